@@ -1,0 +1,276 @@
+"""`PrivateTreeClassifier`: the scikit-learn estimator."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from hedgerow.criteria import Criterion
+from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, schema_from_data
+from hedgerow.errors import InvalidModel, InvalidTable, SchemaMismatch
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Holder
+from hedgerow.learner.coordinator import Coordinator, Plan
+from hedgerow.learner.private_split import SelectSplit
+from hedgerow.network.local import LocalNetwork
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import NoNoise
+from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.schema import Schema
+from hedgerow.tree import Tree, parse_json
+
+FROM_DATA = "from_data"
+METHODS = ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local")
+CRITERIA = ("auto", *(criterion.name for criterion in Criterion))
+BUDGETS = ("auto", "uniform", "decay", "harmonic")
+NEIGHBOURS = ("add-remove", "replace")
+
+HOW_TO_WRITE_A_SCHEMA = """no schema: say what is publicly known of the table before it is read, for example
+
+    from hedgerow import Categorical, Numeric, Schema
+    schema = Schema(
+        [Numeric("age", low=17, high=90, thresholds=10), Categorical("sex", ["Female", "Male"])],
+        label="income", classes=["<=50K", ">50K"],
+    )
+
+and pass schema=schema. Bounds and categories must not come from the rows: they would give rows away.
+(schema="from_data" reads them all the same, for experiments on data that are public already.)"""
+
+
+class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A decision tree whose training is epsilon-differentially private.
+
+    Parameters
+    ----------
+    schema : Schema or "from_data"
+        What is public about the table. "from_data" reads bounds, categories and classes from the rows: a
+        leak, for experiments on public data only.
+    epsilon : float, default=1.0
+        The privacy that training may cost any one row, in all. `math.inf` trains without noise.
+    method : {"auto", "select", "paper", "noisy_counts", "noisy_columns", "local"}
+        How the holders are asked for splits.
+    selector : {"permute_and_flip", "exponential", "report_noisy_max"}
+        How a split is selected privately.
+    criterion : {"auto", "gini", "entropy", "root_gini", "error"}
+        The splitting criterion; "root_gini" for two classes.
+    budget : {"auto", "uniform", "decay", "harmonic"}
+        How epsilon is spread over the depths of the tree.
+    leaf_fraction : float, optional
+        The share of epsilon that labels the leaves; by default planned.
+    max_splits : int, default=512
+        The most inner nodes.
+    max_depth : int, optional
+        The most splits on a path; by default planned (without noise: no limit).
+    target_error : float, optional
+        A node is split only if it holds at least target_error / max_splits of the rows.
+    min_gain : float, optional
+        A node is split only if the impurity of its rows falls by more than this, between 0 and 1.
+    max_rows : int, optional
+        A public bound on the number of rows of any holder; entropy and root gini need noise in proportion.
+    neighbours : {"add-remove", "replace"}
+        Whether privacy hides that a row is there at all, or (at twice the noise) what is in it.
+    random_state : int, optional
+        None draws cryptographic noise. An integer draws reproducible noise, which protects nobody.
+
+    Attributes:
+    ----------
+    tree_ : Tree
+    schema_ : Schema
+    classes_ : array
+    ledger_ : Ledger
+    n_features_in_ : int
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: Schema | str | None = None,
+        epsilon: float = 1.0,
+        method: str = "auto",
+        selector: str = "permute_and_flip",
+        criterion: str = "auto",
+        budget: str = "auto",
+        leaf_fraction: float | None = None,
+        max_splits: int = 512,
+        max_depth: int | None = None,
+        target_error: float | None = None,
+        min_gain: float | None = None,
+        max_rows: int | None = None,
+        neighbours: str = "add-remove",
+        random_state: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.method = method
+        self.selector = selector
+        self.criterion = criterion
+        self.budget = budget
+        self.leaf_fraction = leaf_fraction
+        self.max_splits = max_splits
+        self.max_depth = max_depth
+        self.target_error = target_error
+        self.min_gain = min_gain
+        self.max_rows = max_rows
+        self.neighbours = neighbours
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn a tree from one holder's table and labels."""
+        self._check_parameters()
+        if y is None:
+            raise InvalidTable("fit requires y to be passed, but the target y is None: give one label a row.")
+        X = self._checked_table(X, reset=True)
+        self._settle_schema(X, y)
+        return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_))])
+
+    def fit_codes(self, codes: Codes, labels: NDArray[Any]) -> Self:
+        """Learn from rows that are encoded already, with `encode` and `encode_labels`, by this schema."""
+        self._check_parameters()
+        if not isinstance(self.schema, Schema):
+            raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
+        self.n_features_in_ = len(self.schema.columns)
+        self._settle_schema(None, None)
+        return self._learn([(codes, labels)])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row."""
+        leaves = self.apply(X)
+        best = self.tree_.counts.argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[best][leaves]
+        return predicted
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities of each row, in the order of `classes_`."""
+        leaves = self.apply(X)
+        probabilities: NDArray[np.float64] = self.tree_.probabilities[leaves]
+        return probabilities
+
+    def apply(self, X: Any) -> NDArray[np.int32]:
+        """The number of the leaf that each row reaches."""
+        check_is_fitted(self)
+        return self.tree_.apply(encode(self._checked_table(X, reset=False), self.schema_))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON."""
+        check_is_fitted(self)
+        Path(path).write_text(json.dumps(self.tree_.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path, schema: Schema | None = None) -> Self:
+        """Read a model; `schema`, if given, must be the one that it was trained with."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidModel(f"{Path(path).name!r} is not a text file.") from error
+        tree = Tree.from_dict(parse_json(text))
+        if schema is not None and schema != tree.schema:
+            raise SchemaMismatch("the model was trained with another schema than the one given.")
+        model = cls(schema=tree.schema)
+        model.schema_, model.tree_ = tree.schema, tree
+        model.classes_ = np.array(tree.schema.classes)
+        model.n_features_in_ = len(tree.schema.columns)
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _learn(self, tables: Sequence[tuple[Codes, NDArray[Any]]]) -> Self:
+        for codes, labels in tables:
+            if codes.n_rows != len(labels):
+                raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
+        if not math.isinf(self.epsilon):
+            raise NotImplementedError("only epsilon=math.inf is implemented")
+        holders = [
+            Holder(
+                GroupedRows(codes, labels, self.schema_), NoNoise(), Ledger(math.inf, private=False), MAX_ROWS
+            )
+            for codes, labels in tables
+        ]
+        plan = Plan(
+            private_split=SelectSplit(self.selector),
+            criterion=Criterion.gini if self.criterion == "auto" else Criterion[self.criterion],
+            max_splits=self.max_splits,
+            max_depth=self.max_depth,
+            min_weight=(self.target_error or 0.0) / self.max_splits,
+            min_gain=self.min_gain or 0.0,
+        )
+        self.tree_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, plan)
+        self.ledger_ = holders[0].ledger
+        return self
+
+    def _checked_table(self, X: Any, *, reset: bool) -> Any:
+        """The table with scikit-learn's usual checks; nothing is copied or converted."""
+        if not is_frame(X):
+            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
+            if X.dtype.kind == "c":
+                raise InvalidTable("Complex data not supported: a column holds numbers or categories.")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return X
+
+    def _settle_schema(self, X: Any, y: Any) -> None:
+        if self.schema is None:
+            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        if isinstance(self.schema, Schema):
+            self.schema_ = self.schema
+        else:
+            if math.isfinite(self.epsilon):
+                warnings.warn(
+                    'schema="from_data" reads bounds, categories and classes from the rows: what this model '
+                    "shows of them is NOT private. Write a Schema for data that are not public already.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            self.schema_ = schema_from_data(X, y)
+        self.classes_ = np.array(self.schema_.classes)
+
+    def _check_parameters(self) -> None:
+        """Every parameter is of the right kind and in range; errors name it, its value and what would do."""
+        if not isinstance(self.schema, Schema) and self.schema not in (None, FROM_DATA):
+            raise TypeError(f'schema={self.schema!r}; pass a Schema, or "{FROM_DATA}" for public data.')
+        _check_number(
+            "epsilon", self.epsilon, lambda v: v > 0, "a positive number, or math.inf for no privacy"
+        )
+        for name, allowed in (
+            ("method", METHODS),
+            ("selector", tuple(SELECTORS)),
+            ("criterion", CRITERIA),
+            ("budget", BUDGETS),
+            ("neighbours", NEIGHBOURS),
+        ):
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name}={value!r}; choose one of {', '.join(map(repr, allowed))}.")
+        if self.leaf_fraction is not None:
+            _check_number(
+                "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1, or None"
+            )
+        _check_number("max_splits", self.max_splits, lambda v: v >= 1, "an integer of at least 1", Integral)
+        for name, least in (("max_depth", 1), ("max_rows", 1), ("random_state", 0)):
+            if (value := getattr(self, name)) is not None:
+                expected = f"an integer of at least {least}, or None"
+                _check_number(name, value, lambda v, least=least: v >= least, expected, Integral)
+        for name in ("target_error", "min_gain"):
+            if (value := getattr(self, name)) is not None:
+                _check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or None")
+        if self.criterion == "root_gini" and isinstance(self.schema, Schema) and self.schema.n_classes != 2:
+            raise ValueError("criterion='root_gini' needs two classes; choose 'gini', 'entropy' or 'error'.")
+
+
+def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: type = Real) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}; it must be {expected}.")
+    if not is_valid(value):
+        raise ValueError(f"{name}={value!r}; it must be {expected}.")

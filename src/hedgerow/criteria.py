@@ -1,0 +1,108 @@
+"""Splitting criteria as weighted impurities F(c) = m G(c / m), compiled, over any number of classes.
+
+G is scaled to G(uniform) = 1 and F(0) = 0. F is concave and homogeneous: adding a row never lowers it, and
+a split never raises the sum. Imports only `compiled`.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.compiled import compiled
+
+
+class Criterion(IntEnum):
+    """The criteria by number, as compiled code knows them."""
+
+    gini = 0
+    entropy = 1
+    root_gini = 2
+    error = 3
+
+
+@compiled
+def weighted_impurity(counts, criterion):  # type: ignore[no-untyped-def]
+    """F of one vector of class counts.
+
+    Every criterion is computed so that doubling the counts doubles the result to the last bit: ties stay
+    ties when all rows are repeated.
+    """
+    n_classes = len(counts)
+    m = 0.0
+    for a in range(n_classes):
+        m += counts[a]
+    if m <= 0.0 or n_classes == 1:
+        return 0.0
+    scale = n_classes / (n_classes - 1.0)
+    if criterion == 0:
+        squares = 0.0
+        for a in range(n_classes):
+            squares += np.float64(counts[a]) * counts[a]
+        return scale * (m - squares / m)
+    if criterion == 1:
+        bits = 0.0
+        for a in range(n_classes):
+            if counts[a] > 0:
+                bits -= counts[a] * np.log(counts[a] / m)
+        return bits / np.log(n_classes)
+    if criterion == 2:
+        return 2.0 * np.sqrt(np.float64(counts[0]) * np.float64(counts[1]))
+    largest = 0.0
+    for a in range(n_classes):
+        largest = max(largest, counts[a])
+    return scale * (m - largest)
+
+
+@compiled
+def _weighted_impurities(counts, criterion, out):  # type: ignore[no-untyped-def]
+    for i in range(len(counts)):
+        out[i] = weighted_impurity(counts[i], criterion)
+
+
+def weighted_impurities(counts: NDArray[Any], criterion: Criterion) -> NDArray[np.float64]:
+    """F of counts [..., class], one number for each leading index."""
+    flat = np.ascontiguousarray(counts, dtype=np.float64).reshape(-1, counts.shape[-1])
+    out = np.empty(len(flat))
+    _weighted_impurities(flat, int(criterion), out)
+    return out.reshape(counts.shape[:-1])
+
+
+FRACTION_BITS = 10  # scores are integers in units of 2**-10 rows
+
+
+def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> int:
+    """By how many units one more row can lower a score, while it raises none: ceil(D) and two.
+
+    Adding a row raises F by at most D (one side of every split gains the row, the other does not change):
+
+    - gini: F(c + e_a) - F(c) = K/(K-1) (1 - 2 c_a/(m+1) - 1/(m+1) + sum c^2 / (m(m+1))) <= 2K/(K-1),
+      approached by c_a = 0 in a large pure node;
+    - entropy: largest for c_a = 0 in a pure node, where it is (N log N - (N-1) log(N-1)) / log K;
+    - root gini: 2 (sqrt((c_0+1) c_1) - sqrt(c_0 c_1)) <= 2 sqrt(c_1), with c_1 = N - 1;
+    - error: K/(K-1) times 1 (the row is not of the largest class) or 0.
+
+    Rounding to a unit moves two scores apart by at most one unit; computing them in double precision by
+    less than another (docs/privacy.md). Selectors depend on differences of scores only, so a range of
+    changes of D + 2 units is all that counts.
+    """
+    k = n_classes
+    if criterion == Criterion.gini:
+        bound = 2 * k / (k - 1) if k > 1 else 0.0
+    elif criterion == Criterion.entropy:
+        n = max_rows
+        bound = (n * math.log(n) - (n - 1) * math.log(n - 1)) / math.log(k) if k > 1 and n > 1 else 0.0
+    elif criterion == Criterion.root_gini:
+        bound = 2 * math.sqrt(max_rows - 1)
+    else:
+        bound = k / (k - 1) if k > 1 else 0.0
+    return math.ceil(bound * 2**FRACTION_BITS) + 2
+
+
+def to_fixed_point(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Scores in units of 2**-10, rounded down."""
+    return np.floor(scores * 2.0**FRACTION_BITS).astype(np.int64)

@@ -1,0 +1,418 @@
+"""From tables to codes: every value becomes the number of its bin, once, in compiled code.
+
+A holder encodes its rows when it loads them; prediction encodes rows in the same way. Imports `schema` only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.compiled import compiled
+from hedgerow.errors import InvalidTable, InvalidType
+from hedgerow.schema import Categorical, Numeric, Schema
+from hedgerow.threads import even_parts, run_all
+
+NARROW = 256  # the most bins that a byte can number
+BLOCK = 65_536  # rows of a table with named columns encoded at a time: their codes stay in the cache
+MAX_ROWS = 2**31 - 1  # rows are numbered by int32
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Rows as bins: `narrow` [row, column] uint8, `wide` [row, column] uint16 (columns of over 256 bins).
+
+    `places` [column, (is wide, position)] says where each column of the schema is.
+    """
+
+    narrow: NDArray[np.uint8]
+    wide: NDArray[np.uint16]
+    places: NDArray[np.int32]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows; private wherever the rows are."""
+        return len(self.narrow)
+
+    def column(self, index: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+        """The codes of one column, a view."""
+        is_wide, position = self.places[index]
+        return self.wide[:, position] if is_wide else self.narrow[:, position]
+
+
+def encode(table: Any, schema: Schema) -> Codes:
+    """Encode a NumPy, pandas, Polars or Arrow table; columns are matched by name where there are names."""
+    source = _Table(table, schema)
+    places = column_places(schema)
+    n_wide = int(places[:, 0].sum())
+    narrow = np.empty((source.n_rows, len(places) - n_wide), dtype=np.uint8)
+    wide = np.empty((source.n_rows, n_wide), dtype=np.uint16)
+    codes = Codes(narrow, wide, places)
+    bins = _NumericBins.of(schema)
+
+    def encode_rows(part: tuple[int, int]) -> None:
+        if source.matrix is not None:
+            _bin_matrix(source.matrix, *part, *bins.arrays, narrow, wide, places)
+            return
+        for start in range(*part, BLOCK):
+            source.encode_block(start, min(start + BLOCK, part[1]), codes, bins)
+
+    run_all(encode_rows, even_parts(source.n_rows, at_least=1_024))
+    return codes
+
+
+def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
+    """The class number of each label; a label that is not a class is an error, never dropped."""
+    values = _one_dimension(labels, f"the label {schema.label!r}")
+    dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
+    found = _positions(values, schema.classes, f"the label {schema.label!r}")
+    if found.size and int(found.max()) == schema.n_classes:
+        raise InvalidTable(
+            f"the label {schema.label!r} has values that are not among its classes {list(schema.classes)}; "
+            "add them to the schema's classes or remove those rows."
+        )
+    return found.astype(dtype)
+
+
+def column_places(schema: Schema) -> NDArray[np.int32]:
+    """Where each column's codes are: [column, (is wide, position)]."""
+    is_wide = schema.n_bins > NARROW
+    position = np.where(is_wide, np.cumsum(is_wide), np.cumsum(~is_wide)) - 1
+    return np.stack([is_wide, position], axis=1).astype(np.int32)
+
+
+def is_frame(table: Any) -> bool:
+    """Whether a table has named columns (pandas, Polars, Arrow)."""
+    return isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
+    """Bounds, categories and classes as they stand in the rows. They give rows away: for public data only."""
+    values = _one_dimension(labels, "the label")
+    values = values.to_numpy() if isinstance(values, nw.Series) else values
+    if values.dtype.kind == "c" or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+        raise InvalidTable("Input y contains NaN or infinity: every row needs a class.")
+    if values.dtype.kind == "f" and (values != np.floor(values)).any():
+        raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
+    if is_frame(table):
+        frame = nw.from_native(table, eager_only=True)
+        series = {str(name): frame[name] for name in frame.columns}
+    else:
+        array = np.asarray(table)
+        series = {f"x{i}": array[:, i] for i in range(array.shape[1])}
+    if len(values) == 0:
+        raise InvalidTable("Found array with 0 sample(s): no bounds can be read from an empty table.")
+    columns = [_column_from_data(name, column, thresholds) for name, column in series.items()]
+    label = "label" if "label" not in series else "label_"
+    return Schema(columns, label=label, classes=_distinct(values, "the label"))
+
+
+def _column_from_data(name: str, values: Any, thresholds: int) -> Numeric | Categorical:
+    gone = _is_missing(values)
+    if isinstance(values, nw.Series):
+        is_text = values.dtype in (nw.String, nw.Categorical, nw.Enum)
+        values = values.to_numpy()
+    else:
+        is_text = values.dtype.kind in "UT"
+    if values.dtype.kind == "O" and not is_text:
+        is_text = all(isinstance(v, str) for v in values[~gone].tolist())
+    present = values[~gone]
+    if is_text:
+        return Categorical(name, _distinct(present, f"column {name!r}") or ["none"], missing=bool(gone.any()))
+    numbers = _numbers(present, name).astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    low, high = (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
+    if not low < high:
+        high = math.nextafter(low, math.inf) if abs(low) > 2**52 else low + 1.0
+    return Numeric(name, low, high, thresholds, missing=bool(gone.any()))
+
+
+def _distinct(values: NDArray[Any], what: str) -> list[Any]:
+    try:
+        return np.unique(values).tolist()  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise InvalidType(
+            f"{what} mixes kinds of values that have no order; convert them to text."
+        ) from error
+
+
+@dataclass(frozen=True)
+class _NumericBins:
+    """What compiled code needs to bin numbers; categorical columns have no cuts and are never asked.
+
+    `edges` of a column are its cuts between two NaNs: no comparison with them holds, so no search leaves
+    the column. `rate` guesses the bin of evenly spaced cuts; 0 asks for a binary search.
+    """
+
+    edges: NDArray[np.float64]
+    start: NDArray[np.int64]
+    low: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    missing: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, schema: Schema) -> _NumericBins:
+        edges: list[NDArray[np.float64]] = []
+        low, rate = [], []
+        for column in schema.columns:
+            cuts = column.cuts if isinstance(column, Numeric) else np.empty(0)
+            edges.append(np.concatenate([[np.nan], cuts, [np.nan]]))
+            even = isinstance(column, Numeric) and isinstance(column.thresholds, int)
+            low.append(column.low if isinstance(column, Numeric) else 0.0)
+            rate.append(len(cuts) / (column.high - column.low) if even else 0.0)  # type: ignore[union-attr]
+        start = np.concatenate([[0], np.cumsum([len(e) for e in edges])])
+        missing = np.array([column.missing_bin for column in schema.columns], dtype=np.int64)
+        return cls(np.concatenate(edges), start, np.array(low), np.array(rate), missing)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.edges, self.start, self.low, self.rate, self.missing
+
+
+class _Table:
+    """One of the table kinds, checked against the schema, read block by block."""
+
+    def __init__(self, table: Any, schema: Schema) -> None:
+        self.schema = schema
+        self.matrix: NDArray[Any] | None = None  # a plain matrix of numbers goes to compiled code at once
+        self._array: NDArray[Any] | None = None
+        if isinstance(table, np.ndarray | list | tuple):
+            self._array = _two_dimensions(table, schema)
+            self.n_rows = len(self._array)
+            all_numeric = all(isinstance(column, Numeric) for column in schema.columns)
+            if all_numeric and self._array.dtype in (np.float32, np.float64) and self._array.dtype.isnative:
+                self.matrix = self._array
+        else:
+            frame = _frame(table, schema)
+            self._series = [frame[name] for name in schema.names]
+            self.n_rows = len(frame)
+        if self.n_rows > MAX_ROWS:
+            raise InvalidTable(f"a table may have at most {MAX_ROWS} rows.")
+
+    def encode_block(self, start: int, stop: int, codes: Codes, bins: _NumericBins) -> None:
+        for i, column in enumerate(self.schema.columns):
+            values = self._values(i, start, stop)
+            target = codes.column(i)[start:stop]
+            if isinstance(column, Numeric):
+                _bin_column(_numbers(values, column.name), i, *bins.arrays, target)
+            else:
+                target[:] = _category_bins(values, column)
+
+    def _values(self, i: int, start: int, stop: int) -> Any:
+        if self._array is not None:
+            return self._array[start:stop, i]
+        return self._series[i][start:stop]
+
+
+def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
+    array = np.asarray(table)
+    if array.ndim != 2:
+        raise InvalidTable(f"a table has two dimensions, this has {array.ndim}; reshape it to [row, column].")
+    if array.shape[1] != len(schema.columns):
+        raise InvalidTable(
+            f"the table has {array.shape[1]} columns, the schema {len(schema.columns)}: "
+            f"{', '.join(schema.names)}."
+        )
+    return array
+
+
+def _frame(table: Any, schema: Schema) -> nw.DataFrame[Any]:
+    try:
+        frame: nw.DataFrame[Any] = nw.from_native(table, eager_only=True)
+    except TypeError as error:
+        raise InvalidType(
+            f"a table is a NumPy array or a pandas, Polars or Arrow table, not a {type(table).__name__}."
+        ) from error
+    names = [str(name) for name in frame.columns]
+    if missing := [name for name in schema.names if name not in names]:
+        raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.")
+    if extra := [name for name in names if name not in schema.names]:
+        raise InvalidTable(f"the table has a column {extra[0]!r} that the schema does not name; drop it.")
+    return frame
+
+
+def _one_dimension(labels: Any, what: str) -> Any:
+    """A NumPy array or a narwhals series."""
+    if not isinstance(labels, np.ndarray | list | tuple):
+        try:
+            return nw.from_native(labels, series_only=True)
+        except TypeError:
+            pass
+    array = np.asarray(labels)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidTable(f"{what} has {array.ndim} dimensions; give one value a row.")
+    return array
+
+
+def _numbers(values: Any, name: str) -> NDArray[Any]:
+    """A block of a numeric column as float32 or float64, missing values as NaN."""
+    if isinstance(values, nw.Series):
+        if not (values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object)):
+            raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
+        if values.dtype not in (nw.Float32, nw.Float64, nw.Object):
+            values = values.cast(nw.Float64)
+        values = values.to_numpy()
+    if values.dtype in (np.float32, np.float64) and values.dtype.isnative:
+        return values  # type: ignore[no-any-return]
+    if values.dtype.kind in "USMmc":
+        raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
+    try:
+        if values.dtype.kind == "O":
+            values = np.where(_is_missing(values), np.nan, values)
+        return values.astype(np.float64)  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        raise InvalidType(
+            f"column {name!r} is numeric in the schema, but the table holds other things "
+            "(an argument must be a string or a number)."
+        ) from error
+
+
+def _category_bins(values: Any, column: Categorical) -> NDArray[Any]:
+    """Bins of a block of a categorical column."""
+    bins = _positions(values, column.categories, f"column {column.name!r}")
+    if column.missing:
+        bins = np.where(_is_missing(values), column.missing_bin, bins)
+    return bins
+
+
+def _is_missing(values: Any) -> NDArray[np.bool_]:
+    if isinstance(values, nw.Series):
+        gone = values.is_null()
+        if values.dtype.is_float():
+            gone = gone | values.is_nan()
+        is_gone: NDArray[np.bool_] = gone.to_numpy()
+        return is_gone
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    if values.dtype.kind == "O":
+        # None, NaN, and pandas.NA (whose comparison with itself is not a truth value).
+        return np.array([v is None or _differs_from_itself(v) for v in values.tolist()], bool)
+    return np.zeros(len(values), dtype=bool)
+
+
+def _differs_from_itself(value: Any) -> bool:
+    try:
+        return bool(value != value)  # noqa: PLR0124 - so does NaN
+    except TypeError:
+        return True
+
+
+def _positions(values: Any, known: Any, what: str) -> NDArray[Any]:
+    """Where each value stands among `known`; len(known) for unknown and missing values."""
+    if isinstance(known[0], str):
+        return _text_positions(values, known, what)
+    if isinstance(values, nw.Series):
+        if not (values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object)):
+            raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
+        if values.dtype == nw.Boolean:
+            values = values.cast(nw.Float64)
+        values = values.to_numpy()
+    if values.dtype.kind == "O":
+        return _object_positions(values.tolist(), known)
+    if values.dtype.kind not in "biuf":
+        raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
+    ordered = np.asarray(known)
+    kind = np.float64 if "f" in (values.dtype.kind, ordered.dtype.kind) else np.int64
+    ranks = np.argsort(ordered)
+    ordered = ordered[ranks].astype(kind)
+    found = np.empty(len(values), dtype=np.uint32)
+    for start in range(0, len(values), BLOCK):
+        block = slice(start, start + BLOCK)
+        _find(values[block].astype(kind), ordered, ranks, found[block])
+    return found
+
+
+def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
+    if isinstance(values, nw.Series):
+        if values.dtype in (nw.String, nw.Categorical, nw.Enum):
+            found = values.replace_strict(
+                list(known), list(range(len(known))), default=len(known), return_dtype=nw.Int64
+            )
+            return found.to_numpy()  # type: ignore[no-any-return]
+        if values.dtype not in (nw.Object, nw.Unknown):
+            raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
+        values = values.to_numpy()
+    if values.dtype.kind not in "OUT":
+        raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
+    return _object_positions(values.tolist(), known)
+
+
+def _object_positions(values: list[Any], known: Any) -> NDArray[np.int64]:
+    position = {value: i for i, value in enumerate(known)}
+    unknown = len(known)
+    return np.array([position.get(v, unknown) if _hashable(v) else unknown for v in values], dtype=np.int64)
+
+
+def _hashable(value: Any) -> bool:
+    return getattr(type(value), "__hash__", None) is not None
+
+
+@compiled
+def _find(values, ordered, ranks, out):  # type: ignore[no-untyped-def]
+    """The rank of each value among `ordered`, by binary search; len(ordered) if it is not there."""
+    n = len(ordered)
+    for i in range(len(values)):
+        low, high = 0, n - 1
+        while low < high:
+            middle = (low + high) // 2
+            if ordered[middle] < values[i]:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = ranks[low] if ordered[low] == values[i] else n
+
+
+@compiled
+def _bin(x, edges, first, n_cuts, low, rate):  # type: ignore[no-untyped-def]
+    """The number of cuts below x, exactly: a guess (or a binary search), then comparisons."""
+    if rate > 0.0:
+        guess = (x - low) * rate + 0.5
+        b = 0 if guess < 0.0 else (n_cuts if guess > n_cuts else int(guess))
+    else:
+        b, above = 0, n_cuts
+        while b < above:
+            middle = (b + above) // 2
+            if x > edges[first + 1 + middle]:
+                b = middle + 1
+            else:
+                above = middle
+    while x > edges[first + 1 + b]:
+        b += 1
+    while x <= edges[first + b]:
+        b -= 1
+    return b
+
+
+@compiled
+def _bin_column(values, column, edges, start, low, rate, missing, out):  # type: ignore[no-untyped-def]
+    first = start[column]
+    n_cuts = start[column + 1] - first - 2
+    for i in range(len(values)):
+        x = np.float64(values[i])
+        if np.isnan(x):
+            out[i] = missing[column]
+        else:
+            out[i] = _bin(x, edges, first, n_cuts, low[column], rate[column])
+
+
+@compiled
+def _bin_matrix(  # type: ignore[no-untyped-def]
+    values, begin, end, edges, start, low, rate, missing, narrow, wide, places
+):
+    """One pass over rows begin..end, in blocks that stay in the cache while the columns take turns."""
+    for block in range(begin, end, 512):
+        stop = min(block + 512, end)
+        for column in range(len(places)):
+            position = places[column, 1]
+            target = values[block:stop, column]
+            if places[column, 0]:
+                _bin_column(target, column, edges, start, low, rate, missing, wide[block:stop, position])
+            else:
+                _bin_column(target, column, edges, start, low, rate, missing, narrow[block:stop, position])

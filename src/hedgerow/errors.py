@@ -1,0 +1,32 @@
+"""What goes wrong, by name. Every message tells the reader what to do; none quotes a row.
+
+Anything may import this module; it imports nothing.
+"""
+
+
+class HedgerowError(Exception):
+    """Base of every error that Hedgerow raises on purpose."""
+
+
+class InvalidSchema(HedgerowError, ValueError):
+    """The public description of the data contradicts itself or leaves something out."""
+
+
+class InvalidTable(HedgerowError, ValueError):
+    """A table does not have the shape that the schema promises."""
+
+
+class InvalidType(InvalidTable, TypeError):
+    """A value in a table is of a kind that its column cannot hold."""
+
+
+class InvalidModel(HedgerowError, ValueError):
+    """A model file is damaged, foreign, or of another version."""
+
+
+class SchemaMismatch(HedgerowError, ValueError):
+    """Two parties, or a model and a user, mean different schemas."""
+
+
+class BudgetExceeded(HedgerowError):
+    """A release would cost more than the data holder has granted; nothing was released."""

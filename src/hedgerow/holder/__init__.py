@@ -1,0 +1,1 @@
+"""The data holder's side: exact counts, noise, and the ledger."""

@@ -1,0 +1,1 @@
+"""The coordinator's side: DP-TopDown over noisy answers."""

@@ -1,0 +1,109 @@
+"""What has been spent, exactly, and the refusal to spend more.
+
+The data are divided into parts, parts into smaller parts. A row takes part only in the releases about the
+parts that hold it, so what is spent is the largest sum along any path of nested parts (sequential
+composition along a path, parallel composition across). Knows nothing of trees or rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hedgerow.errors import BudgetExceeded, HedgerowError
+
+WHOLE = 0
+
+Epsilon = Fraction | float  # a float only for infinity
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One release: about which part, at which depth (the whole has depth 1), how, what, and its price."""
+
+    part: int
+    depth: int
+    mechanism: str
+    what: str
+    epsilon: Epsilon
+
+
+class Ledger:
+    """The account of one data holder for one study.
+
+    `grant` is what may be spent in all. A row that is replaced, not added or removed, is one row less and
+    one more: with `neighbours="replace"` every release costs twice its price.
+    """
+
+    def __init__(self, grant: Epsilon, *, neighbours: str = "add-remove", private: bool = True) -> None:
+        self.grant = grant
+        self.neighbours = neighbours
+        self.private = private
+        self.entries: list[Entry] = []
+        self._factor = 2 if neighbours == "replace" else 1
+        self._along: dict[int, Epsilon] = {WHOLE: Fraction(0)}  # the sum along the path to a part
+        self._depth = {WHOLE: 1}
+        self._into: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def spent(self) -> Epsilon:
+        """The most that any row can have paid."""
+        return max(self._along.values())
+
+    @property
+    def left(self) -> Epsilon:
+        """What may still be spent on the most expensive path."""
+        return self.grant - self.spent if math.isfinite(self.grant) else self.grant
+
+    def divide(self, part: int, into: Iterable[int]) -> None:
+        """The rows of a part are divided, each into exactly one of the new parts; once only."""
+        into = tuple(into)
+        if part not in self._along or part in self._into or any(p in self._along for p in into):
+            raise HedgerowError(f"part {part} cannot be divided into {into}: unknown, or named before.")
+        self._into[part] = into
+        for new in into:
+            self._along[new] = self._along[part]
+            self._depth[new] = self._depth[part] + 1
+
+    def charge(self, parts: Sequence[int], mechanism: str, what: str, epsilons: Sequence[Epsilon]) -> None:
+        """Book one release about each part, or refuse them all and book nothing."""
+        after = _Overlay(self._along)
+        entries = []
+        for part, epsilon in zip(parts, epsilons, strict=True):
+            if part not in self._along:
+                raise HedgerowError(f"part {part} is unknown; nothing is released about it.")
+            if not epsilon > 0:
+                raise HedgerowError(f"a release costs a positive epsilon, not {epsilon}.")
+            price = epsilon * self._factor
+            for reached in self._below(part):
+                after[reached] = after[reached] + price
+                if after[reached] > self.grant:
+                    raise BudgetExceeded(
+                        f"{what} of part {part} would bring the spending to {float(after[reached]):.6g}, "
+                        f"above the granted {float(self.grant):.6g}; nothing was released or charged."
+                    )
+            entries.append(Entry(part, self._depth[part], mechanism, what, price))
+        self._along.update(after.changed)
+        self.entries += entries
+
+    def _below(self, part: int) -> Iterator[int]:
+        """The part and all that it has been divided into: a release about it is about them too."""
+        yield part
+        for new in self._into.get(part, ()):
+            yield from self._below(new)
+
+
+class _Overlay:
+    """Changes to a dictionary that are not made yet."""
+
+    def __init__(self, base: dict[int, Epsilon]) -> None:
+        self._base = base
+        self.changed: dict[int, Epsilon] = {}
+
+    def __getitem__(self, key: int) -> Epsilon:
+        return self.changed[key] if key in self.changed else self._base[key]
+
+    def __setitem__(self, key: int, value: Epsilon) -> None:
+        self.changed[key] = value

@@ -1,0 +1,280 @@
+"""Where random numbers come from: integers in, integers out.
+
+`SecureNoise` protects people, `SeededNoise` repeats experiments, `NoNoise` is epsilon = infinity. Selectors
+and data holders take any of them; nothing else in the package draws a random number that touches data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+# Noise of scale 2**53 exceeds 2**62 with probability exp(-512), so a sum of value and noise fits an int64.
+LARGEST_VALUE = 2**62
+LARGEST_SCALE = 2**53
+
+Sampler = TypeVar("Sampler", bound=Callable[..., Any])
+Draw = tuple[int | np.int64, int]  # a sampler's value, and where on the tape the next one starts
+
+
+def compiled(function: Sampler) -> Sampler:
+    """Compile a sampler to machine code that runs without the interpreter's lock; the result is cached."""
+    return cast(Sampler, numba.njit(cache=True, nogil=True)(function))
+
+
+class Tape:
+    """An endless tape of uniformly random 64-bit words, of which `words[position:]` is written and unread.
+
+    `source(start, count)` writes the words `start .. start + count - 1`, counted from the tape's beginning.
+    """
+
+    __slots__ = ("_first", "_source", "_written", "position", "words")
+
+    def __init__(self, source: Callable[[int, int], NDArray[np.uint64]], first: int) -> None:
+        self._source = source
+        self._first = self._written = first
+        self.words = source(0, first)
+        self.position = 0
+
+    def extend(self) -> None:
+        """Write more words, at least as many as are left to read; words already read are dropped."""
+        unread = self.words[self.position :]
+        count = max(self._first, len(unread))
+        self.words = np.concatenate([unread, self._source(self._written, count)])
+        self._written += count
+        self.position = 0
+
+    def read(self, sampler: Callable[..., Draw], *arguments: Any) -> int:
+        """What `sampler(words, position, *arguments) -> (value, new position)` makes of the unread words.
+
+        A sampler that runs out of words returns a negative position. It then starts again from the same
+        word on a longer tape. That does not bias it: a sampler is a deterministic function of the endless
+        tape, and how much of the tape was written beforehand is not part of its input. (Starting again on
+        *fresh* words would bias it towards outcomes that need few words.)
+        """
+        while True:
+            value, position = sampler(self.words, self.position, *arguments)
+            if position >= 0:
+                self.position = position
+                return int(value)
+            self.extend()
+
+
+class Noise(Protocol):
+    """A source of noise. `keys` name the nodes of a batch: a seeded source derives each node's noise from
+    its key alone, so a key must be used for one call of `laplace` and one tape, never for two releases.
+    """
+
+    @property
+    def private(self) -> bool:
+        """Whether what this source protects may be published."""
+
+    def laplace(
+        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """`values` [node, cell] plus independent discrete Laplace noise, Pr[z] ~ exp(-|z| / scale).
+
+        If one row changes `values` by at most s in L1 norm, the answer is (s / scale)-private: the discrete
+        Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009), since |z - x| and |z - x'| differ by at
+        most |x - x'| in every cell.
+        """
+
+    def tape(self, key: int) -> Tape:
+        """An endless tape of uniformly random words for the exact selectors."""
+
+
+@dataclass(frozen=True)
+class SecureNoise:
+    """Cryptographic noise: OpenDP's exact discrete Laplace, and words of the operating system's generator."""
+
+    private: ClassVar[bool] = True
+
+    def laplace(
+        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Discrete Laplace noise by Canonne, Kamath, Steinke (2020), exact in rational arithmetic."""
+        _check_laplace(values, scale, keys)
+        if values.size == 0:
+            return values.copy()
+        noisy = _opendp_laplace(float_at_least(scale))(values.ravel())
+        return np.array(noisy, dtype=np.int64).reshape(values.shape)
+
+    def tape(self, key: int) -> Tape:
+        """The thread's own tape, continued where the last reader stopped; the key does not matter."""
+        return _secure_tapes.current()
+
+
+@dataclass(frozen=True)
+class SeededNoise:
+    """Reproducible noise for tests and simulations: whoever knows the seed can take it off again.
+
+    The noise of a node is a function of seed, key, scale and the cell's position alone, never of the order
+    or the batches in which nodes are asked: words come from the counter-based generator Philox4x32-10
+    (Salmon et al. 2011), whose counter is (key, stream, index). Distinct counters give distinct blocks, so
+    the two streams, noise and tape, never share one.
+    """
+
+    seed: int
+    private: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {self.seed}")
+
+    def __repr__(self) -> str:
+        return f"SeededNoise(seed={self.seed}, not private)"
+
+    def laplace(
+        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Discrete Laplace noise by inversion in double precision: quick, and close enough for a simulation."""
+        _check_laplace(values, scale, keys)
+        return _seeded_laplace(
+            np.ascontiguousarray(values), float_at_least(scale), np.uint64(self.seed), keys
+        )
+
+    def tape(self, key: int) -> Tape:
+        """The tape that belongs to (seed, key), from its beginning."""
+        seed, node = np.uint64(self.seed), np.uint64(key)
+
+        def source(start: int, count: int) -> NDArray[np.uint64]:
+            return _philox_words(seed, node, np.uint64(start), count)
+
+        return Tape(source, first=256)
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """epsilon = infinity: the baseline that protects nobody. Selectors take the best candidate."""
+
+    private: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return "NoNoise(not private)"
+
+    def laplace(
+        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """The values themselves; the scale does not matter."""
+        return values.copy()
+
+    def tape(self, key: int) -> Tape:
+        """There is none: a selector that reads it would be wrong about epsilon = infinity."""
+        raise TypeError("NoNoise has no random words; take the best candidate instead")
+
+
+def float_at_least(scale: Fraction) -> float:
+    """The smallest float that is not below `scale`: rounding a scale up never overstates the privacy."""
+    nearest = float(scale)
+    return nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf)
+
+
+def _check_laplace(values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]) -> None:
+    if values.ndim != 2 or values.dtype != np.int64:
+        raise ValueError(f"values must be int64 [node, cell], got {values.dtype} of shape {values.shape}")
+    if keys.shape != values.shape[:1] or keys.dtype != np.uint64:
+        raise ValueError(f"keys must be uint64, one a node ({len(values)}), got {keys.dtype} {keys.shape}")
+    if not 0 < scale <= LARGEST_SCALE:
+        raise ValueError(f"scale must be positive and at most 2**53, got {scale}")
+    if values.size and not (-LARGEST_VALUE < values.min() and values.max() < LARGEST_VALUE):
+        # Beyond this OpenDP would clamp the sum to the ends of an int64.
+        raise ValueError("values must lie strictly between -2**62 and 2**62")
+
+
+@lru_cache(maxsize=128)
+def _opendp_laplace(scale: float) -> Callable[[NDArray[np.int64]], list[int]]:
+    import opendp.prelude as dp  # a second and a half, and simulations do without it
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l1_distance(T=dp.i64)
+    return cast(Callable[[NDArray[np.int64]], list[int]], dp.m.make_laplace(*space, scale=scale))
+
+
+class _SecureTapes(threading.local):
+    """One tape a thread and process. Two readers of one tape would share their words, and two answers made
+    of the same words are not independent: a forked child must not go on with its parent's tape either.
+    """
+
+    tape: Tape | None = None
+    process: int = -1
+
+    def current(self) -> Tape:
+        if self.tape is None or self.process != os.getpid():
+            self.tape = Tape(_operating_system_words, first=8192)
+            self.process = os.getpid()
+        return self.tape
+
+
+_secure_tapes = _SecureTapes()
+
+
+def _operating_system_words(start: int, count: int) -> NDArray[np.uint64]:
+    # Through a bytearray the words are writable, like those of any other tape: one compiled sampler for all.
+    return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64)
+
+
+# ---- Philox4x32-10 -------------------------------------------------------------------------------------------
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_ONE = np.uint64(1)
+_LAPLACE_STREAM = np.uint64(0)
+_TAPE_STREAM = np.uint64(1 << 63)
+
+
+@compiled
+def philox(seed: np.uint64, first: np.uint64, second: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The block (two words) of the counter (first, second) under the key `seed`."""
+    key_0, key_1 = seed & _LOW, seed >> _HALF
+    c_0, c_1, c_2, c_3 = first & _LOW, first >> _HALF, second & _LOW, second >> _HALF
+    for _ in range(10):
+        left = np.uint64(0xD2511F53) * c_0
+        right = np.uint64(0xCD9E8D57) * c_2
+        c_0, c_1 = (right >> _HALF) ^ c_1 ^ key_0, right & _LOW
+        c_2, c_3 = (left >> _HALF) ^ c_3 ^ key_1, left & _LOW
+        key_0 = (key_0 + np.uint64(0x9E3779B9)) & _LOW
+        key_1 = (key_1 + np.uint64(0xBB67AE85)) & _LOW
+    return c_0 | (c_1 << _HALF), c_2 | (c_3 << _HALF)
+
+
+@compiled
+def _philox_words(seed: np.uint64, node: np.uint64, start: np.uint64, count: int) -> NDArray[np.uint64]:
+    skipped = np.int64(start & _ONE)  # a block holds two words, and the tape may go on in the middle of one
+    blocks = (skipped + count + 1) // 2
+    words = np.empty(2 * blocks, np.uint64)
+    for block in range(blocks):
+        counter = _TAPE_STREAM | ((start >> _ONE) + np.uint64(block))
+        words[2 * block], words[2 * block + 1] = philox(seed, node, counter)
+    return words[skipped : skipped + count]
+
+
+@compiled
+def _exponential(word: np.uint64) -> float:
+    # The middle of one of 2**53 equal intervals, never 0 or 1.
+    return -math.log((np.float64(word >> np.uint64(11)) + 0.5) * 2.0**-53)
+
+
+@compiled
+def _seeded_laplace(
+    values: NDArray[np.int64], scale: float, seed: np.uint64, keys: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    # The floor of an exponential variable is geometric, and the difference of two independent geometric
+    # variables with ratio exp(-1 / scale) is discrete Laplace.
+    noisy = np.empty_like(values)
+    for node in range(values.shape[0]):
+        for cell in range(values.shape[1]):
+            up, down = philox(seed, keys[node], _LAPLACE_STREAM | np.uint64(cell))
+            rise = np.int64(math.floor(scale * _exponential(up)))
+            fall = np.int64(math.floor(scale * _exponential(down)))
+            noisy[node, cell] = values[node, cell] + rise - fall
+    return noisy

@@ -1,0 +1,49 @@
+"""Compiled kernels on all cores: they release the GIL, so ordinary threads do.
+
+Numba's own thread pools are not used: two of them abort when two Python threads, or a forked child, enter at
+once, which a holder that serves a network does. Anything may import this module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypeVar
+
+import numba
+
+T = TypeVar("T")
+
+
+def n_threads() -> int:
+    """The cores this process may use; NUMBA_NUM_THREADS lowers it, and joblib sets that in its workers."""
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=1)
+def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - the key of the cache
+    return ThreadPoolExecutor(n_threads(), thread_name_prefix="hedgerow")
+
+
+def run_all(task: Callable[[T], object], parts: Iterable[T]) -> None:
+    """Run `task` on every part and wait; the first part's thread is the caller's own."""
+    first, *rest = parts
+    # Keyed by process: a forked child inherits the pool object but none of its threads.
+    futures = [_pool(os.getpid()).submit(task, part) for part in rest]
+    try:
+        task(first)
+    finally:
+        for future in futures:
+            future.exception()
+    for future in futures:
+        future.result()
+
+
+def even_parts(n: int, at_least: int = 1) -> list[tuple[int, int]]:
+    """0..n cut into at most one part a thread, none but the last shorter than `at_least`."""
+    parts = max(1, min(n_threads(), n // max(at_least, 1)))
+    edges = [n * i // parts for i in range(parts + 1)]
+    return list(pairwise(edges))

@@ -1,0 +1,232 @@
+"""The model: a tree of public splits with class counts, how it predicts, and its file format.
+
+Nothing is built from a file before all of it has been checked. Imports `schema` and `encoding`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.compiled import compiled
+from hedgerow.encoding import Codes, column_places
+from hedgerow.errors import InvalidModel, InvalidSchema
+from hedgerow.schema import Schema
+from hedgerow.threads import even_parts, run_all
+
+FORMAT = "hedgerow-tree"
+FORMAT_VERSION = 1
+LEAF = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes in depth-first order, the root first; a leaf has split, left and right -1.
+
+    `counts` [node, class] are the estimated class counts of the training rows at each node.
+    """
+
+    schema: Schema
+    split: NDArray[np.int32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    counts: NDArray[np.float64]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        mine, others = (
+            (t.schema.hash, t.split.tolist(), t.left.tolist(), t.right.tolist(), t.counts.tolist())
+            for t in (self, other)
+        )
+        return mine == others
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    @property
+    def n_nodes(self) -> int:
+        """Inner nodes and leaves."""
+        return len(self.split)
+
+    @property
+    def n_splits(self) -> int:
+        """Inner nodes."""
+        return int((self.split != LEAF).sum())
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves."""
+        return int((self.split == LEAF).sum())
+
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """How many splits lead to each node."""
+        out = np.zeros(self.n_nodes, dtype=np.int64)
+        for node in np.flatnonzero(self.split != LEAF).tolist():
+            out[self.left[node]] = out[self.right[node]] = out[node] + 1
+        return out
+
+    @property
+    def depth(self) -> int:
+        """The most splits on any path."""
+        return int(self.depths.max())
+
+    @cached_property
+    def probabilities(self) -> NDArray[np.float64]:
+        """Class probabilities of each node, [node, class]; uniform where nothing is known."""
+        totals = self.counts.sum(axis=1, keepdims=True)
+        uniform = np.full_like(self.counts, 1 / self.schema.n_classes)
+        out: NDArray[np.float64] = np.divide(self.counts, totals, out=uniform, where=totals > 0)
+        return out
+
+    def apply(self, codes: Codes) -> NDArray[np.int32]:
+        """The leaf that each row reaches."""
+        out = np.empty(codes.n_rows, dtype=np.int32)
+        rules = self._rules
+        run_all(
+            lambda part: _route(codes.narrow, codes.wide, *part, rules, out),
+            even_parts(codes.n_rows, at_least=4_096),
+        )
+        return out
+
+    @cached_property
+    def _rules(self) -> NDArray[np.int32]:
+        """What compiled code needs of each node: [node, (is wide, position, first, last, also, left, right)].
+
+        A leaf's `left` is -1.
+        """
+        table = self.schema.split_table[np.maximum(self.split, 0)]
+        places = column_places(self.schema)[table[:, 0]]
+        return np.column_stack([places, table[:, 1:], self.left, self.right]).astype(np.int32)
+
+    def export_text(self) -> str:
+        """The tree for people to read; a row that passes a node's test goes to the first branch."""
+        lines: list[str] = []
+        stack = [(0, "", "")]
+        while stack:
+            node, indent, test = stack.pop()
+            lead = f"{indent}|--- {test}" if test else ""
+            if self.split[node] == LEAF:
+                best = int(self.counts[node].argmax())
+                share = self.probabilities[node, best]
+                lines.append(f"{lead}{': ' if lead else ''}{self.schema.classes[best]} ({share:.1%})")
+                continue
+            if lead:
+                lines.append(lead)
+            deeper = f"{indent}|   " if test else indent
+            question = str(self.schema.splits[self.split[node]])
+            stack.append((int(self.right[node]), deeper, f"not ({question})"))
+            stack.append((int(self.left[node]), deeper, question))
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON. The tests in words are for readers; loading ignores them."""
+        nodes = []
+        for split, left, right, counts in zip(
+            self.split.tolist(), self.left.tolist(), self.right.tolist(), self.counts.tolist(), strict=True
+        ):
+            node: dict[str, Any] = {"counts": counts}
+            if split != LEAF:
+                node |= {"split": split, "test": str(self.schema.splits[split]), "left": left, "right": right}
+            nodes.append(node)
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "schema_hash": self.schema.hash,
+            "schema": self.schema.to_dict(),
+            "nodes": nodes,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Tree:
+        """The inverse of `to_dict`; raises `InvalidModel` with the reason, before anything is built."""
+        if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
+            raise InvalidModel(f"this is not a {FORMAT} file.")
+        if plain.get("version") != FORMAT_VERSION:
+            raise InvalidModel(
+                f"the model has format version {plain.get('version')!r}; this Hedgerow reads {FORMAT_VERSION}."
+            )
+        try:
+            schema = Schema.from_dict(plain.get("schema", {}))
+        except InvalidSchema as error:
+            raise InvalidModel(f"the model's schema is invalid: {error}") from error
+        if plain.get("schema_hash") != schema.hash:
+            raise InvalidModel("the model's schema hash is not that of its schema; the file was changed.")
+        nodes = plain.get("nodes")
+        if not isinstance(nodes, list) or not nodes:
+            raise InvalidModel("the model has no list of nodes.")
+        checked = [_checked_node(i, node, len(nodes), schema) for i, node in enumerate(nodes)]
+        _check_depth_first(checked)
+        split, left, right = (np.array([n[j] for n in checked], dtype=np.int32) for j in range(3))
+        return cls(schema, split, left, right, np.array([n[3] for n in checked], dtype=np.float64))
+
+
+def parse_json(text: str) -> Any:
+    """JSON without the extensions NaN and Infinity, which no model contains."""
+
+    def refuse(constant: str) -> float:
+        raise InvalidModel(f"the model contains {constant}; it is damaged.")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidModel(f"the model is not JSON: {error}.") from error
+
+
+def _checked_node(index: int, node: Any, n_nodes: int, schema: Schema) -> tuple[int, int, int, list[float]]:
+    """(split, left, right, counts) of one node, each of the right type and in range."""
+    if not isinstance(node, Mapping):
+        raise InvalidModel(f"node {index} is not a table.")
+    counts = node.get("counts")
+    if (
+        not isinstance(counts, list)
+        or len(counts) != schema.n_classes
+        or not all(isinstance(c, int | float) and not isinstance(c, bool) for c in counts)
+        or not all(math.isfinite(c) and c >= 0 for c in counts)
+    ):
+        raise InvalidModel(f"node {index}: counts must be {schema.n_classes} finite numbers of at least 0.")
+    links = [node.get(key) for key in ("split", "left", "right")]
+    if links == [None, None, None]:
+        return LEAF, LEAF, LEAF, counts
+    limits = (len(schema.splits), n_nodes, n_nodes)
+    for key, value, limit in zip(("split", "left", "right"), links, limits, strict=True):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < limit:
+            raise InvalidModel(f"node {index}: {key}={value!r} is out of range.")
+    split, left, right = (int(v) for v in links if v is not None)
+    return split, left, right, counts
+
+
+def _check_depth_first(nodes: list[tuple[int, int, int, list[float]]]) -> None:
+    """Every node is reached once, in depth-first order: that rules out cycles, shared and stray nodes."""
+    stack, reached = [0], 0
+    while stack:
+        node = stack.pop()
+        if node != reached:
+            raise InvalidModel(f"node {node} is reached out of depth-first order; the file is damaged.")
+        reached += 1
+        split, left, right, _ = nodes[node]
+        if split != LEAF:
+            stack += [right, left]
+    if reached != len(nodes):
+        raise InvalidModel(f"only {reached} of {len(nodes)} nodes can be reached; the file is damaged.")
+
+
+@compiled
+def _route(narrow, wide, start, stop, rules, out):  # type: ignore[no-untyped-def]
+    for row in range(start, stop):
+        node = 0
+        while rules[node, 5] >= 0:
+            if rules[node, 0]:
+                code = np.int32(wide[row, rules[node, 1]])
+            else:
+                code = np.int32(narrow[row, rules[node, 1]])
+            goes_left = (rules[node, 2] <= code and code <= rules[node, 3]) or code == rules[node, 4]
+            node = rules[node, 5] if goes_left else rules[node, 6]
+        out[row] = node
