@@ -7,9 +7,10 @@ composition along a path, parallel composition across). Knows nothing of trees o
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from hedgerow.errors import BudgetExceeded, HedgerowError
@@ -33,19 +34,31 @@ class Entry:
 class Ledger:
     """The account of one data holder for one study.
 
-    `grant` is what may be spent in all. A row that is replaced, not added or removed, is one row less and
+    `grant` is what may be spent in all; `leaks` says what else has been shown of the rows, outside the
+    account (seeded noise, bounds read from the data). A row that is replaced, not added or removed, is one row less and
     one more: with `neighbours="replace"` every release costs twice its price.
     """
 
-    def __init__(self, grant: Epsilon, *, neighbours: str = "add-remove", private: bool = True) -> None:
+    def __init__(
+        self, grant: Epsilon, *, neighbours: str = "add-remove", leaks: Sequence[str] = ()
+    ) -> None:
         self.grant = grant
         self.neighbours = neighbours
-        self.private = private
+        self.leaks = tuple(leaks)
         self.entries: list[Entry] = []
         self._factor = 2 if neighbours == "replace" else 1
         self._along: dict[int, Epsilon] = {WHOLE: Fraction(0)}  # the sum along the path to a part
         self._depth = {WHOLE: 1}
         self._into: dict[int, tuple[int, ...]] = {}
+
+    def __repr__(self) -> str:
+        state = f"granted={float(self.grant):g}, spent={float(self.spent):g}"
+        return f"Ledger({state}{'' if self.private else ', not private: ' + '; '.join(self.leaks)})"
+
+    @property
+    def private(self) -> bool:
+        """Whether the sum means anything: nothing has left the house outside the account."""
+        return not self.leaks
 
     @property
     def spent(self) -> Epsilon:
@@ -57,10 +70,45 @@ class Ledger:
         """What may still be spent on the most expensive path."""
         return self.grant - self.spent if math.isfinite(self.grant) else self.grant
 
+    def explain(self) -> str:
+        """The account in words, for the person who answers for the data."""
+        lines = [f"Granted epsilon {_number(self.grant)}, spent {_number(self.spent)}."]
+        lines += [f"NOT PRIVATE: {leak}." for leak in self.leaks]
+        if self.neighbours == "replace":
+            lines.append("Neighbours replace a row: every release is booked at twice its epsilon.")
+        lines.append("A row takes part in one node of each depth, so it pays at most one line of each kind:")
+        groups: dict[tuple[int, str, str], list[Epsilon]] = {}
+        for entry in self.entries:
+            groups.setdefault((entry.depth, entry.what, entry.mechanism), []).append(entry.epsilon)
+        for (depth, what, mechanism), prices in sorted(groups.items()):
+            low, high = _number(min(prices)), _number(max(prices))
+            each = low if low == high else f"{low} to {high}"
+            nodes = "1 node" if len(prices) == 1 else f"{len(prices)} nodes"
+            lines.append(f"  depth {depth:2d}: {what} ({mechanism}), {nodes}, epsilon {each}")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The account for machines; every epsilon is an exact fraction, as text."""
+        plain = {
+            "version": 1,
+            "granted": str(self.grant),
+            "spent": str(self.spent),
+            "neighbours": self.neighbours,
+            "private": self.private,
+            "leaks": list(self.leaks),
+            "entries": [asdict(entry) | {"epsilon": str(entry.epsilon)} for entry in self.entries],
+        }
+        return json.dumps(plain, indent=1)
+
     def divide(self, part: int, into: Iterable[int]) -> None:
         """The rows of a part are divided, each into exactly one of the new parts; once only."""
         into = tuple(into)
-        if part not in self._along or part in self._into or any(p in self._along for p in into):
+        if (
+            part not in self._along
+            or part in self._into
+            or len(set(into)) < len(into)
+            or any(p in self._along for p in into)
+        ):
             raise HedgerowError(f"part {part} cannot be divided into {into}: unknown, or named before.")
         self._into[part] = into
         for new in into:
@@ -107,3 +155,7 @@ class _Overlay:
 
     def __setitem__(self, key: int, value: Epsilon) -> None:
         self.changed[key] = value
+
+
+def _number(epsilon: Epsilon) -> str:
+    return f"{float(epsilon):.6g}"

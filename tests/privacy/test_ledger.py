@@ -1,0 +1,123 @@
+"""The ledger: exact sums along paths, refusals that cost nothing."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.errors import BudgetExceeded, HedgerowError
+from hedgerow.privacy.ledger import WHOLE, Ledger
+
+TENTH = Fraction(1, 10)
+
+
+def test_ten_tenths_are_one_exactly():
+    ledger = Ledger(Fraction(1))
+    for _ in range(10):
+        ledger.charge([WHOLE], "m", "w", [TENTH])
+    assert ledger.spent == 1
+    assert ledger.left == 0
+    with pytest.raises(BudgetExceeded):
+        ledger.charge([WHOLE], "m", "w", [Fraction(1, 10**30)])
+
+
+def test_parts_side_by_side_pay_the_larger_and_nested_parts_the_sum():
+    ledger = Ledger(Fraction(1))
+    ledger.charge([WHOLE], "m", "w", [TENTH])
+    ledger.divide(WHOLE, (1, 2))
+    ledger.charge([1, 2], "m", "w", [2 * TENTH, 3 * TENTH])
+    assert ledger.spent == 4 * TENTH
+    ledger.divide(1, (3, 4))
+    ledger.charge([3], "m", "w", [5 * TENTH])
+    assert ledger.spent == 8 * TENTH
+
+
+def test_a_charge_on_a_divided_part_reaches_all_that_lies_below():
+    ledger = Ledger(Fraction(1))
+    ledger.divide(WHOLE, (1, 2))
+    ledger.charge([1], "m", "w", [9 * TENTH])
+    with pytest.raises(BudgetExceeded):
+        ledger.charge([WHOLE], "m", "w", [2 * TENTH])
+    ledger.charge([WHOLE], "m", "w", [TENTH])
+    assert ledger.spent == 1
+
+
+def test_a_refused_charge_books_nothing_at_all():
+    ledger = Ledger(Fraction(1))
+    ledger.divide(WHOLE, (1, 2))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge([1, 2], "m", "w", [TENTH, 11 * TENTH])
+    with pytest.raises(BudgetExceeded):  # the same part twice in one request is paid twice
+        ledger.charge([1, 1], "m", "w", [6 * TENTH, 6 * TENTH])
+    assert ledger.spent == 0
+    assert ledger.entries == []
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), float("nan")])
+def test_a_release_has_a_positive_price(epsilon):
+    with pytest.raises(HedgerowError, match="positive"):
+        Ledger(Fraction(1)).charge([WHOLE], "m", "w", [epsilon])
+
+
+def test_unknown_parts_and_second_divisions_are_refused():
+    ledger = Ledger(Fraction(1))
+    ledger.divide(WHOLE, (1, 2))
+    for part, into in ((WHOLE, (3, 4)), (7, (3, 4)), (1, (2, 3)), (1, (3, 3))):
+        with pytest.raises(HedgerowError):
+            ledger.divide(part, into)
+    with pytest.raises(HedgerowError, match="unknown"):
+        ledger.charge([7], "m", "w", [TENTH])
+
+
+def test_replacing_a_row_costs_twice():
+    ledger = Ledger(Fraction(1), neighbours="replace")
+    ledger.charge([WHOLE], "m", "w", [Fraction(1, 2)])
+    assert ledger.spent == 1
+    assert "twice" in ledger.explain()
+
+
+def test_leaks_are_loud_everywhere():
+    ledger = Ledger(Fraction(1), leaks=["seeded noise"])
+    assert not ledger.private
+    assert "not private: seeded noise" in repr(ledger)
+    assert "NOT PRIVATE: seeded noise" in ledger.explain()
+    assert json.loads(ledger.to_json())["private"] is False
+
+
+def test_the_account_for_machines_is_exact():
+    ledger = Ledger(Fraction(1))
+    ledger.charge([WHOLE], "discrete Laplace", "class counts", [Fraction(1, 3)])
+    plain = json.loads(ledger.to_json())
+    assert plain["spent"] == "1/3"
+    assert plain["entries"] == [
+        {"part": 0, "depth": 1, "mechanism": "discrete Laplace", "what": "class counts", "epsilon": "1/3"}
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40), st.booleans()), max_size=60))
+def test_spending_is_the_largest_path_sum_and_never_above_the_grant(steps):
+    ledger = Ledger(Fraction(1))
+    parent: dict[int, int] = {}
+    own: dict[int, Fraction] = {WHOLE: Fraction(0)}
+    for part, percent, divides in steps:
+        if part in own and divides and part not in parent.values():
+            children = (len(own), len(own) + 1)
+            ledger.divide(part, children)
+            parent |= dict.fromkeys(children, part)
+            own |= dict.fromkeys(children, Fraction(0))
+        elif part in own:
+            try:
+                ledger.charge([part], "m", "w", [Fraction(percent, 100)])
+                own[part] += Fraction(percent, 100)
+            except BudgetExceeded:
+                pass
+
+    def along(part: int) -> Fraction:
+        return own[part] + (along(parent[part]) if part in parent else 0)
+
+    assert ledger.spent == max(along(part) for part in own)
+    assert ledger.spent <= 1
