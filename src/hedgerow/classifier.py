@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
@@ -20,11 +21,11 @@ from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, 
 from hedgerow.errors import InvalidModel, InvalidTable, SchemaMismatch
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
-from hedgerow.learner.coordinator import Coordinator, Plan
-from hedgerow.learner.private_split import SelectSplit
+from hedgerow.learner.coordinator import Coordinator
+from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import NoNoise
+from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree, parse_json
@@ -192,25 +193,55 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for codes, labels in tables:
             if codes.n_rows != len(labels):
                 raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
-        if not math.isinf(self.epsilon):
-            raise NotImplementedError("only epsilon=math.inf is implemented")
+        max_rows = self.max_rows or MAX_ROWS
+        if any(codes.n_rows > max_rows for codes, _ in tables):
+            raise InvalidTable(
+                f"a table has more than max_rows={max_rows} rows, the public bound that the noise is made for; "
+                "raise max_rows, or give fewer rows."
+            )
+        private = math.isfinite(self.epsilon)
+        epsilon = Fraction(repr(float(self.epsilon))) if private else math.inf
+        noise: Noise = NoNoise()
+        if private:
+            noise = SecureNoise() if self.random_state is None else SeededNoise(int(self.random_state))
         holders = [
             Holder(
-                GroupedRows(codes, labels, self.schema_), NoNoise(), Ledger(math.inf, private=False), MAX_ROWS
+                GroupedRows(codes, labels, self.schema_),
+                noise,
+                Ledger(epsilon, neighbours=self.neighbours, leaks=self._leaks()),
+                max_rows,
             )
             for codes, labels in tables
         ]
-        plan = Plan(
-            private_split=SelectSplit(self.selector),
-            criterion=Criterion.gini if self.criterion == "auto" else Criterion[self.criterion],
-            max_splits=self.max_splits,
-            max_depth=self.max_depth,
-            min_weight=(self.target_error or 0.0) / self.max_splits,
-            min_gain=self.min_gain or 0.0,
-        )
-        self.tree_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, plan)
+        self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
         self.ledger_ = holders[0].ledger
+        wishes = Wishes(
+            epsilon=epsilon / 2 if private and self.neighbours == "replace" else epsilon,
+            method=self.method,
+            selector=self.selector,
+            criterion=self.criterion,
+            budget=self.budget,
+            leaf_fraction=self.leaf_fraction,
+            max_splits=int(self.max_splits),
+            max_depth=self.max_depth,
+            target_error=self.target_error,
+            min_gain=self.min_gain,
+            max_rows=max_rows,
+        )
+        self.plan_ = make_plan(self.schema_, wishes)
+        self.tree_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, self.plan_)
         return self
+
+    def _leaks(self) -> list[str]:
+        """What is shown of the rows outside the account."""
+        leaks = []
+        if not math.isfinite(self.epsilon):
+            leaks.append("epsilon is infinite, there is no noise")
+        elif self.random_state is not None:
+            leaks.append("the noise is seeded by random_state and can be taken off again")
+        if self.schema == FROM_DATA:
+            leaks.append("the schema was read from the rows")
+        return leaks
 
     def _checked_table(self, X: Any, *, reset: bool) -> Any:
         """The table with scikit-learn's usual checks; nothing is copied or converted."""

@@ -75,32 +75,39 @@ def weighted_impurities(counts: NDArray[Any], criterion: Criterion) -> NDArray[n
 FRACTION_BITS = 10  # scores are integers in units of 2**-10 rows
 
 
-def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> int:
-    """By how many units one more row can lower a score, while it raises none: ceil(D) and two.
+def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> float:
+    """D: by how much one more row can raise F, which it never lowers.
 
-    Adding a row raises F by at most D (one side of every split gains the row, the other does not change):
-
-    - gini: F(c + e_a) - F(c) = K/(K-1) (1 - 2 c_a/(m+1) - 1/(m+1) + sum c^2 / (m(m+1))) <= 2K/(K-1),
-      approached by c_a = 0 in a large pure node;
-    - entropy: largest for c_a = 0 in a pure node, where it is (N log N - (N-1) log(N-1)) / log K;
-    - root gini: 2 (sqrt((c_0+1) c_1) - sqrt(c_0 c_1)) <= 2 sqrt(c_1), with c_1 = N - 1;
+    - gini: F(c + e_a) - F(c) = K/(K-1) (1 - (2 c_a + 1)/(m+1) + sum c^2 / (m(m+1))) < 2K/(K-1), approached
+      by c_a = 0 in a large pure node;
+    - entropy: largest for c_a = 0, where it is (N log N - (N-1) log(N-1)) / log K, growing with N;
+    - root gini: 2 (sqrt((c_0+1) c_1) - sqrt(c_0 c_1)) <= 2 sqrt(c_1), with c_0 = 0 and c_1 = N - 1;
     - error: K/(K-1) times 1 (the row is not of the largest class) or 0.
 
-    Rounding to a unit moves two scores apart by at most one unit; computing them in double precision by
-    less than another (docs/privacy.md). Selectors depend on differences of scores only, so a range of
-    changes of D + 2 units is all that counts.
+    N is `max_rows`, a public bound on the rows with the new one.
     """
-    k = n_classes
-    if criterion == Criterion.gini:
-        bound = 2 * k / (k - 1) if k > 1 else 0.0
-    elif criterion == Criterion.entropy:
-        n = max_rows
-        bound = (n * math.log(n) - (n - 1) * math.log(n - 1)) / math.log(k) if k > 1 and n > 1 else 0.0
-    elif criterion == Criterion.root_gini:
-        bound = 2 * math.sqrt(max_rows - 1)
-    else:
-        bound = k / (k - 1) if k > 1 else 0.0
-    return math.ceil(bound * 2**FRACTION_BITS) + 2
+    k, n = n_classes, max_rows
+    if k == 1 or n <= 1:
+        return 0.0
+    match criterion:
+        case Criterion.gini:
+            return 2 * k / (k - 1)
+        case Criterion.entropy:
+            return (n * math.log(n) - (n - 1) * math.log(n - 1)) / math.log(k)
+        case Criterion.root_gini:
+            return 2 * math.sqrt(n - 1)
+        case Criterion.error:
+            return k / (k - 1)
+
+
+def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> int:
+    """The range, in units, of the changes that one row makes to the scores -F(left) - F(right) of all splits.
+
+    One more row joins one side of every split and lowers every score by 0 to D. Rounding down to a unit and
+    computing in double precision move a score by less than one more unit each way (docs/privacy.md), and
+    selectors depend on differences of scores only: the range is what counts, ceil(D) + 2 units.
+    """
+    return math.ceil(impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS) + 2
 
 
 def to_fixed_point(scores: NDArray[np.float64]) -> NDArray[np.int64]:

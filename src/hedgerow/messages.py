@@ -57,4 +57,12 @@ class CountLabels:
     epsilons: Sequence[Epsilon]
 
 
-Query = Nominate | CountCells | CountLabels
+@dataclass(frozen=True, eq=False)
+class CountRows:
+    """How many rows are at a node? Answer: [node, 1]."""
+
+    nodes: IntArray
+    epsilons: Sequence[Epsilon]
+
+
+Query = CountRows | Nominate | CountCells | CountLabels

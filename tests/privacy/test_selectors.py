@@ -76,7 +76,7 @@ def report_noisy_max_probabilities(scores: Scores, scale: float) -> list[float]:
                 mass
                 * math.prod(
                     (at_most(noise + scores[i] - scores[j] - (j < i)) for j in range(len(scores)) if j != i),
-                    start=np.ones(1),  # type: ignore[arg-type]
+                    start=np.ones(1),
                 )
             )
         )
@@ -92,10 +92,11 @@ EXACT: dict[str, Callable[[Scores, float], list[float]]] = {
 
 
 def test_every_selector_is_registered_under_its_name_and_has_exact_probabilities() -> None:
-    assert SELECTORS == {
-        "permute_and_flip": PermuteAndFlip(),
-        "exponential": Exponential(),
-        "report_noisy_max": ReportNoisyMax(),
+    kinds = {name: type(selector) for name, selector in SELECTORS.items()}
+    assert kinds == {
+        "permute_and_flip": PermuteAndFlip,
+        "exponential": Exponential,
+        "report_noisy_max": ReportNoisyMax,
     }
     assert set(EXACT) == set(SELECTORS)
 
@@ -122,7 +123,7 @@ def choose(
     return selector.select(table, sensitivity, epsilon, noise, np.arange(nodes, dtype=np.uint64))
 
 
-def p_value(chosen: NDArray[np.int64], probabilities: Sequence[float]) -> float:
+def p_value(chosen: NDArray[np.int64], probabilities: Sequence[float] | NDArray[np.float64]) -> float:
     observed = np.bincount(chosen, minlength=len(probabilities))
     return float(stats.chisquare(observed, np.array(probabilities) * len(chosen), sum_check=False).pvalue)
 
@@ -169,7 +170,8 @@ def test_opendps_noisy_max_is_the_same_permute_and_flip() -> None:
         dp.max_divergence(),
         scale=float(sensitivity / epsilon),
     )
-    assert noisy_max.map(sensitivity) == pytest.approx(float(epsilon), rel=1e-12)
+    their_epsilon = noisy_max.map(sensitivity)  # type: ignore[no-untyped-call, unused-ignore]
+    assert their_epsilon == pytest.approx(float(epsilon), rel=1e-12)
     theirs = np.array([noisy_max(np.array(scores, np.int64)) for _ in range(20_000)])
     assert p_value(theirs, permute_and_flip_probabilities(scores, float(sensitivity / epsilon))) > FALSE_ALARM
 
@@ -207,7 +209,7 @@ def test_monotone_neighbours_cost_at_most_epsilon(name: str, data: st.DataObject
 @pytest.mark.parametrize("name", SELECTORS)
 def test_changes_in_both_directions_would_cost_more_than_epsilon(name: str) -> None:
     """So the scale needs scores that move together, and the tests above have something to find."""
-    assert privacy_loss(name, [0, 0, 0, 0, 0], [1, -1, -1, -1, -1], 1.0) > 1.2
+    assert privacy_loss(name, [0, 8], [1, 7], 1.0) > 1.7
 
 
 # ---- Exact building blocks -----------------------------------------------------------------------------------
@@ -233,24 +235,20 @@ def test_bernoulli_exp_succeeds_with_its_exact_probability(gap: int, ratio: Frac
     assert stats.binomtest(successes, trials, exact).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 10, 640, 3 * 2**61])
+@pytest.mark.parametrize("bound", [2, 3, 10, 12 * 53, 3 * 2**61])
 def test_integers_below_a_bound_are_uniform(bound: int) -> None:
     """Taking 64-bit words modulo 3 * 2**61 would favour the lowest quarter visibly."""
     tape, parts = SeededNoise(31).tape(bound), min(bound, 12)
     draws = np.array([tape.read(below, bound) * parts // bound for _ in range(30_000)], np.int64)
-    sizes = (
-        np.bincount(np.array([value * parts // bound for value in range(bound)]))
-        if bound < 1000
-        else [1] * parts
-    )
-    assert p_value(draws, np.array(sizes) / np.sum(sizes)) > FALSE_ALARM
+    assert p_value(draws, np.full(parts, 1 / parts)) > FALSE_ALARM
 
 
 def test_words_that_would_bias_a_uniform_integer_are_refused() -> None:
     last = np.array([2**64 - 1, 5], np.uint64)
-    assert below(last, 0, 3) == (2, 2)  # 2**64 - 1 is divisible by 3: a run of one
+    assert below(last, 0, 3) == (2, 2)  # 2**64 = 1 modulo 3: the last word is one too many
     assert below(last, 0, 4) == (3, 1)
     assert below(last[:1], 0, 3)[1] < 0
+    assert below(last, 0, 1) == (0, 1)
 
 
 @given(st.fractions(min_value=Fraction(1, 2**64), max_value=2**64))
@@ -260,7 +258,7 @@ def test_a_rate_is_never_rounded_up_and_its_products_fit(rate: Fraction) -> None
     assert denominator <= 2**62
     assert Fraction(numerator, denominator) <= rate
     if rate >= 2**-30:
-        assert Fraction(numerator, denominator) >= min(rate, 2**62) * (1 - Fraction(1, 2**15))
+        assert Fraction(numerator, denominator) >= min(rate, Fraction(2**62)) * (1 - Fraction(1, 2**15))
 
 
 def test_ordinary_rates_are_not_rounded() -> None:
@@ -285,7 +283,7 @@ def test_running_out_of_tape_does_not_change_the_choice(selector: Selector) -> N
     choices = [
         selector.select(scores, 9, Fraction(1, 2), noise(4), keys) for noise in (SeededNoise, ShortTapes)
     ]
-    assert np.array_equal(*choices)
+    assert choices[0].tolist() == choices[1].tolist()
 
 
 @pytest.mark.parametrize("selector", SELECTORS.values())

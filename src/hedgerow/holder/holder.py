@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hedgerow.criteria import score_sensitivity, to_fixed_point
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.messages import ROOT, CountCells, CountLabels, Epsilon, Grow, IntArray, Nominate, Query
+from hedgerow.messages import ROOT, CountCells, CountLabels, CountRows, Epsilon, Grow, IntArray, Nominate, Query
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.privacy.selectors import SELECTORS
@@ -50,6 +50,9 @@ class Holder:
             case CountCells():
                 self._charge(query, "discrete Laplace", "cells of a split")
                 return self._noisy(query, self._rows.cells(query.nodes, query.splits))
+            case CountRows():
+                self._charge(query, "discrete Laplace", "number of rows")
+                return self._noisy(query, self._rows.label_counts(query.nodes).sum(axis=1, keepdims=True))
             case CountLabels():
                 self._charge(query, "discrete Laplace", "class counts")
                 return self._noisy(query, self._rows.label_counts(query.nodes))
@@ -85,7 +88,7 @@ class Holder:
 
     def _keys(self, query: Query, here: IntArray) -> NDArray[np.uint64]:
         """A number for each (kind of query, path): seeded noise does not depend on the order of asking."""
-        purpose = {Nominate: 1, CountCells: 2, CountLabels: 3}[type(query)]
+        purpose = {CountRows: 0, Nominate: 1, CountCells: 2, CountLabels: 3}[type(query)]
         paths = [self._path_key[node] for node in query.nodes[here].tolist()]
         return np.array([_mix(4 * path + purpose) for path in paths], dtype=np.uint64)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.budget import UNLIMITED, NodeBudget
+from hedgerow.budget import BudgetRule, Epsilon, NodeBudget
 from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile
 from hedgerow.learner.private_split import PrivateSplit
-from hedgerow.learner.topdown import ROUNDING, Node, top_down
-from hedgerow.messages import ROOT, CountLabels, Grow
+from hedgerow.learner.topdown import ROUNDING, FloatArray, Node, top_down
+from hedgerow.messages import ROOT, CountLabels, CountRows, Grow, IntArray
 from hedgerow.network import Network
 from hedgerow.schema import Schema
 from hedgerow.tree import LEAF, Tree
@@ -21,18 +22,25 @@ from hedgerow.tree import LEAF, Tree
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a study fixes before it asks the first question."""
+    """All that a study fixes before it asks the first question, and the rule for what it decides later."""
 
     private_split: PrivateSplit
+    budget: BudgetRule
     criterion: Criterion
+    epsilon: Epsilon
     max_splits: int
     max_depth: int | None = None
     min_weight: float = 0.0
     min_gain: float = 0.0
 
-    def node_budget(self, depth: int) -> NodeBudget:
-        """What a node of this depth may cost."""
-        return UNLIMITED
+    def node_budget(self, node: Node, counts: FloatArray, n_rows: float) -> NodeBudget | None:
+        """What evaluating a node with about `counts` [class] rows may cost; None if it is to be a leaf."""
+        if self.max_depth is not None and node.depth > self.max_depth:
+            return None
+        if n_rows > 0 and counts.sum() < self.min_weight * n_rows:
+            return None
+        budget = self.budget.node(node.depth, counts, node.left)
+        return budget if budget is not None and budget.total <= node.left else None
 
 
 class Coordinator:
@@ -44,10 +52,10 @@ class Coordinator:
     def learn(self, schema: Schema, plan: Plan) -> Tree:
         """Grow a tree as `plan` says, then label its leaves."""
         study = _Study(self._network, schema, plan)
-        root = Node(number=ROOT, path=1, depth=1, counts=None)
+        root = study.root()
         top_down(root, study.evaluate, study.open_children, plan.max_splits)
         study.label(list(root.leaves()))
-        return _assemble(root, schema)
+        return study.finish(root)
 
 
 class _Study:
@@ -58,68 +66,123 @@ class _Study:
         self._schema = schema
         self._plan = plan
         self._numbers = ROOT + 1
-        self._n_rows = math.nan  # estimated, from the root's cells
+        self._n_rows = math.nan  # estimated
+
+    def root(self) -> Node:
+        """The root, with the class counts of all rows if the plan pays for them."""
+        nothing = np.zeros(self._schema.n_classes)
+        root = Node(ROOT, 1, 1, self._plan.epsilon, nothing, math.inf, nothing, math.inf)
+        if self._plan.budget.root:
+            self._measure([root], [self._plan.budget.root])
+            self._n_rows = max(float(root.counts.sum()), 1.0)
+        return root
 
     def evaluate(self, nodes: Sequence[Node]) -> None:
         """Find a split for each node that may be split, count its cells, and say if it is wanted."""
-        nodes = [node for node in nodes if self._may_split(node)]
+        plan = self._plan
         if not nodes:
             return
-        plan = self._plan
-        numbers = np.array([node.number for node in nodes], dtype=np.int64)
-        budgets = [plan.node_budget(node.depth) for node in nodes]
-        splits, noisy = plan.private_split.evaluate(self._network, numbers, plan.criterion, budgets)
-        cells = np.maximum(noisy, 0).astype(np.float64)
-        gains = _gains(cells, plan.criterion)
-        totals = cells.sum(axis=(1, 2))
-        for i, node in enumerate(nodes):
+        counts = on_simplex(np.array([node.counts for node in nodes]))
+        planned = [
+            (node, plan.node_budget(node, c, self._n_rows)) for node, c in zip(nodes, counts, strict=True)
+        ]
+        affordable = [(node, budget) for node, budget in planned if budget is not None]
+        if not affordable:
+            return
+        numbers = _numbers(node for node, _ in affordable)
+        budgets = [budget for _, budget in affordable]
+        rows = self._weigh(numbers, budgets)
+        splits, cells = plan.private_split.evaluate(self._network, numbers, plan.criterion, budgets)
+        holders = self._network.n_holders
+        for i, (node, budget) in enumerate(affordable):
+            node.left = node.left - budget.total if math.isfinite(node.left) else node.left
             node.split = int(splits[i])
-            node.cells = cells[i]
-            node.gain = float(gains[i])
-            node.wanted = bool(gains[i] > (plan.min_gain + ROUNDING) * totals[i])
+            node.cells = cells[i].astype(np.float64)
+            node.cell_noise = holders * laplace_variance(budget.count)
+        self._judge([node for node, _ in affordable], rows)
+
+    def _weigh(self, numbers: IntArray, budgets: Sequence[NodeBudget]) -> IntArray | None:
+        """The paper's weights: noisy numbers of rows, where the budget has a share for them."""
+        if not budgets[0].weigh:
+            return None
+        return sum_answers(self._network.ask(CountRows(numbers, [budget.weigh for budget in budgets])))[:, 0]
+
+    def _judge(self, nodes: Sequence[Node], rows: IntArray | None) -> None:
+        """How much would each split gain, and is it worth a place in the queue?"""
+        plan = self._plan
+        cells = on_simplex(np.array([node.cells for node in nodes]))
+        impurities = weighted_impurities(
+            np.concatenate([cells, cells.sum(axis=1, keepdims=True)], axis=1), plan.criterion
+        )
+        gains = impurities[:, 2] - impurities[:, 0] - impurities[:, 1]
+        totals = cells.sum(axis=(1, 2))
         if math.isnan(self._n_rows):
-            self._n_rows = float(totals[0])
+            self._n_rows = max(float(totals[0]), 1.0)
+        wanted = gains > (plan.min_gain + ROUNDING) * totals
+        if rows is not None:
+            wanted &= rows >= plan.min_weight * self._n_rows
+            gains *= np.maximum(rows, 0) / np.maximum(totals, 1.0)
+        for node, gain, is_wanted in zip(nodes, gains.tolist(), wanted.tolist(), strict=True):
+            node.gain, node.wanted = gain, is_wanted
 
     def open_children(self, nodes: Sequence[Node]) -> None:
         """Split nodes by the splits they were evaluated with, at every holder."""
         children = self._numbers + np.arange(2 * len(nodes)).reshape(-1, 2)
         self._numbers += 2 * len(nodes)
-        numbers = np.array([node.number for node in nodes], dtype=np.int64)
         splits = np.array([node.split for node in nodes], dtype=np.int64)
-        self._network.announce(Grow(numbers, splits, children))
-        for node, (left, right) in zip(nodes, children.tolist(), strict=True):
-            assert node.cells is not None
-            node.children = (
-                Node(left, 2 * node.path, node.depth + 1, node.cells[0], node),
-                Node(right, 2 * node.path + 1, node.depth + 1, node.cells[1], node),
-            )
+        self._network.announce(Grow(_numbers(nodes), splits, children))
+        for node, pair in zip(nodes, children.tolist(), strict=True):
+            node.children = _children(node, *pair)
 
     def label(self, leaves: Sequence[Node]) -> None:
-        """Count the classes at the leaves."""
-        numbers = np.array([leaf.number for leaf in leaves], dtype=np.int64)
-        answers = self._network.ask(CountLabels(numbers, [math.inf] * len(leaves)))
-        counts = np.maximum(sum(answers), 0).astype(np.float64)
-        for leaf, labels in zip(leaves, counts, strict=True):
-            leaf.counts = labels
+        """Count the classes at the leaves, each with what the rule grants from what its path has left."""
+        budgets = [self._plan.budget.leaf(leaf.affordable) for leaf in leaves]
+        paid = [(leaf, budget) for leaf, budget in zip(leaves, budgets, strict=True) if budget > 0]
+        if paid:
+            self._measure([leaf for leaf, _ in paid], [budget for _, budget in paid])
 
-    def _may_split(self, node: Node) -> bool:
-        plan = self._plan
-        if plan.max_depth is not None and node.depth > plan.max_depth:
-            return False
-        if node.counts is None:
-            return True
-        rows = float(node.counts.sum())
-        impure = rows > float(node.counts.max())
-        return impure and rows >= plan.min_weight * self._n_rows
+    def finish(self, root: Node) -> Tree:
+        """Reconcile all that was released and assemble the tree."""
+        if math.isfinite(self._plan.epsilon):
+            least_squares(root)
+        return _assemble(root, self._schema)
+
+    def _measure(self, nodes: Sequence[Node], epsilons: Sequence[Epsilon]) -> None:
+        """Ask for class counts and combine them with what is known of the nodes."""
+        answer = sum_answers(self._network.ask(CountLabels(_numbers(nodes), epsilons)))
+        for node, counts, epsilon in zip(nodes, answer.astype(np.float64), epsilons, strict=True):
+            noise = self._network.n_holders * laplace_variance(epsilon)
+            node.left = node.left - epsilon if math.isfinite(node.left) else node.left
+            node.measured, node.noise = combine(node.measured, node.noise, counts, noise)
+            node.counts, node.variance = combine(node.counts, node.variance, counts, noise)
 
 
-def _gains(cells: NDArray[np.float64], criterion: Criterion) -> NDArray[np.float64]:
-    """F(node) - F(left) - F(right), in rows, of cells [node, side, class]."""
-    impurities = weighted_impurities(
-        np.concatenate([cells, cells.sum(axis=1, keepdims=True)], axis=1), criterion
-    )
-    gains: NDArray[np.float64] = impurities[:, 2] - impurities[:, 0] - impurities[:, 1]
-    return gains
+def sum_answers(answers: Sequence[IntArray]) -> IntArray:
+    """What all holders have together."""
+    return np.sum(answers, axis=0)
+
+
+def _numbers(nodes: Iterator[Node] | Sequence[Node]) -> IntArray:
+    return np.array([node.number for node in nodes], dtype=np.int64)
+
+
+def _children(node: Node, left: int, right: int) -> tuple[Node, Node]:
+    assert node.cells is not None
+    counts, variance = reconcile(node.counts, node.variance, node.cells, node.cell_noise)
+    made = [
+        Node(
+            number,
+            2 * node.path + side,
+            node.depth + 1,
+            node.left,
+            counts[side],
+            variance,
+            node.cells[side],
+            node.cell_noise,
+        )
+        for side, number in enumerate((left, right))
+    ]
+    return made[0], made[1]
 
 
 def _assemble(root: Node, schema: Schema) -> Tree:
@@ -141,5 +204,5 @@ def _assemble(root: Node, schema: Schema) -> Tree:
             left[i], right[i] = place[node.children[0]], place[node.children[1]]
             counts[i] = counts[left[i]] + counts[right[i]]
         else:
-            counts[i] = node.counts
+            counts[i] = on_simplex(node.counts)
     return Tree(schema, split, left, right, counts)

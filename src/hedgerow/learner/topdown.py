@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.budget import Epsilon
+
 FloatArray = NDArray[np.float64]
 
 ROUNDING = 1e-12  # a gain below this is the rounding error of an impurity
@@ -26,20 +28,29 @@ class Node:
     """A node of the growing tree, as the coordinator knows it: from noisy answers only.
 
     `path` spells the way from the root in binary (left 0, right 1, after a leading 1): it breaks ties in a
-    way that no order of evaluation can change. `counts` [class] is estimated from the parent's cells.
+    way that no order of evaluation can change.
     """
 
     number: int
     path: int
-    depth: int
-    counts: FloatArray | None
-    parent: Node | None = None
+    depth: int  # the root's is 1
+    left: Epsilon  # what the path may still spend
+    counts: FloatArray  # [class], the estimate so far, and its variance
+    variance: float
+    measured: FloatArray  # [class], the count released about this node itself, and its variance
+    noise: float
     split: int = -1
-    cells: FloatArray | None = None
+    cells: FloatArray | None = None  # [side, class], as released
+    cell_noise: float = 0.0
     gain: float = 0.0  # weight times gain, in rows: what the split takes off the tree's potential
     children: tuple[Node, Node] | None = None
     is_split: bool = False
     wanted: bool = False
+
+    @property
+    def affordable(self) -> Epsilon:
+        """What every path through this node has left; nodes below, evaluated ahead of need, have spent too."""
+        return min([self.left, *(child.affordable for child in self.children or ())])
 
     def leaves(self) -> Iterator[Node]:
         """The leaves of the tree below, left to right."""

@@ -10,6 +10,10 @@ from hedgerow.messages import Grow, IntArray, Query
 class Network(Protocol):
     """Carries queries to every data holder and brings back their answers, in a fixed order of holders."""
 
+    @property
+    def n_holders(self) -> int:
+        """How many data holders there are; public."""
+
     def announce(self, growth: Grow) -> None:
         """Tell every holder which nodes have been split, and how."""
 

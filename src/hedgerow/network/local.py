@@ -14,6 +14,11 @@ class LocalNetwork:
     def __init__(self, holders: Sequence[Holder]) -> None:
         self.holders = list(holders)
 
+    @property
+    def n_holders(self) -> int:
+        """See `Network.n_holders`."""
+        return len(self.holders)
+
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
         for holder in self.holders:

@@ -46,10 +46,12 @@ class Entry:
     sign: int
 
     def __call__(self, outcome: Outcome) -> float:
+        """See `Statistic`."""
         value = _value(outcome, self.index, ())
-        return self.sign * value if _is_number(value) else -math.inf
+        return self.sign * float(value) if _is_number(value) else -math.inf
 
     def describe(self, threshold: float) -> str:
+        """See `Statistic.describe`."""
         relation = ">=" if self.sign > 0 else "<="
         return f"outcome[{self.index}] {relation} {self.sign * threshold:g}"
 
@@ -67,9 +69,11 @@ class LogRatio:
     ratios: Mapping[Hashable, float]
 
     def __call__(self, outcome: Outcome) -> float:
+        """See `Statistic`."""
         return self.ratios.get(_value(outcome, self.index, self.edges), 0.0)
 
     def describe(self, threshold: float) -> str:
+        """See `Statistic.describe`."""
         values = [str(value) for value, ratio in self.ratios.items() if ratio >= threshold]
         shown = ", ".join(values[:6]) + (f", ... ({len(values)} in all)" if len(values) > 6 else "")
         entry = "outcome" if self.index is None else f"outcome[{self.index}]"
@@ -83,9 +87,11 @@ class SumOfLogRatios:
     parts: tuple[LogRatio, ...]
 
     def __call__(self, outcome: Outcome) -> float:
+        """See `Statistic`."""
         return sum(part(outcome) for part in self.parts)
 
     def describe(self, threshold: float) -> str:
+        """See `Statistic.describe`."""
         return f"sum of the log likelihood ratios of {len(self.parts)} entries >= {threshold:.3g}"
 
 
@@ -94,8 +100,9 @@ Conditions = tuple[tuple[Statistic, float], ...]
 
 @dataclass(frozen=True)
 class Event:
-    """What the auditor counted: every statistic is at least its threshold. `likelier` is the neighbour
-    (0 or 1) on which that should happen more often.
+    """What the auditor counted: every statistic is at least its threshold.
+
+    `likelier` is the neighbour (0 or 1) on which that should happen more often.
     """
 
     conditions: Conditions
@@ -140,7 +147,7 @@ def audit(
     """Bound epsilon of `mechanism(table, seed)` from below by `runs` runs on each of two neighbours.
 
     The outcome may be anything hashable, or a sequence or array of such things; entries that are numbers are
-    also compared with thresholds. Given the same seed the result is the same for any number of jobs.
+    also compared with thresholds. Each run gets a 64-bit seed of its own. Given the same `seed` the result is the same for any number of jobs.
 
     Theorem: Pr[lower_bound > epsilon] <= 1 - confidence for an epsilon-private mechanism. The event does not
     depend on the runs it is counted in, so the counts are binomial; each of the two Clopper-Pearson bounds
@@ -166,8 +173,9 @@ def audit(
 
 
 def suite_confidence(audits: int, false_alarm: float = 1e-6) -> float:
-    """The confidence each of `audits` audits needs so that all together raise a false alarm with probability
-    at most `false_alarm`, whether or not they are independent (the union bound).
+    """The confidence each of `audits` audits needs for a false-alarm probability of `false_alarm` in all.
+
+    By the union bound it does not matter whether the audits are independent.
 
     >>> 1 - suite_confidence(10) <= 1.0001e-7
     True
@@ -188,11 +196,11 @@ def _run(
     jobs: int,
     progress: bool,
 ) -> Sides:
-    seeds = np.random.SeedSequence(seed).generate_state(2 * runs, np.uint64).tolist()
+    seeds = np.random.SeedSequence(seed).generate_state(2 * runs, np.uint64).reshape(2, runs).tolist()
     length = math.ceil(runs / BLOCKS)
     blocks = [
-        (mechanism, neighbours[side], seeds[side * runs :][start : min(start + length, runs)])
-        for side in (0, 1)
+        (mechanism, table, table_seeds[start : start + length])
+        for table, table_seeds in zip(neighbours, seeds, strict=True)
         for start in range(0, runs, length)
     ]
     done = list(chain.from_iterable(_watch(_run_blocks(blocks, jobs), len(blocks), progress)))
@@ -272,9 +280,9 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """The threshold with the largest bound, and that bound."""
     likelier, other = (np.sort([statistic(outcome) for outcome in side]) for side in choosing)
-    thresholds = _spread(np.unique(likelier))
-    if len(thresholds) == 0:
+    if len(likelier) == 0:
         return math.inf, -math.inf
+    thresholds = _spread(np.unique(likelier))
     hits, other_hits = (len(side) - np.searchsorted(side, thresholds) for side in (likelier, other))
     bounds = _log_ratio_bound(hits, other_hits, trials, failure)
     best = int(np.argmax(bounds))
@@ -282,12 +290,11 @@ def _best_threshold(
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """At most about MOST_THRESHOLDS of the sorted values, dense near the top, where events are rare."""
-    ranks = np.geomspace(1, max(1, len(values)), MOST_THRESHOLDS // 2)
-    even = np.linspace(1, max(1, len(values)), MOST_THRESHOLDS // 2)
-    return (
-        values[np.unique(len(values) - np.concatenate([ranks, even]).astype(int))] if len(values) else values
-    )
+    """At most MOST_THRESHOLDS of the sorted values, dense near the top, where events are rare."""
+    count = len(values)
+    ranks = [spacing(1, count, MOST_THRESHOLDS // 2) for spacing in (np.geomspace, np.linspace)]
+    spread: NDArray[np.float64] = values[np.unique(count - np.concatenate(ranks).astype(int))]
+    return spread
 
 
 def _statistics(ordering: Sides) -> list[Statistic]:

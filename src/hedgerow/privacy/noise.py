@@ -13,23 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from hedgerow.compiled import compiled
 
 # Noise of scale 2**53 exceeds 2**62 with probability exp(-512), so a sum of value and noise fits an int64.
 LARGEST_VALUE = 2**62
 LARGEST_SCALE = 2**53
 
-Sampler = TypeVar("Sampler", bound=Callable[..., Any])
 Draw = tuple[int | np.int64, int]  # a sampler's value, and where on the tape the next one starts
-
-
-def compiled(function: Sampler) -> Sampler:
-    """Compile a sampler to machine code that runs without the interpreter's lock; the result is cached."""
-    return cast(Sampler, numba.njit(cache=True, nogil=True)(function))
 
 
 class Tape:
@@ -71,8 +66,10 @@ class Tape:
 
 
 class Noise(Protocol):
-    """A source of noise. `keys` name the nodes of a batch: a seeded source derives each node's noise from
-    its key alone, so a key must be used for one call of `laplace` and one tape, never for two releases.
+    """A source of noise.
+
+    `keys` name the nodes of a batch: a seeded source derives each node's noise from its key alone, so a key
+    must be used for one call of `laplace` and one tape, never for two releases of the same kind.
     """
 
     @property
@@ -109,7 +106,7 @@ class SecureNoise:
         noisy = _opendp_laplace(float_at_least(scale))(values.ravel())
         return np.array(noisy, dtype=np.int64).reshape(values.shape)
 
-    def tape(self, key: int) -> Tape:
+    def tape(self, key: int) -> Tape:  # noqa: ARG002 (the interface's)
         """The thread's own tape, continued where the last reader stopped; the key does not matter."""
         return _secure_tapes.current()
 
@@ -139,16 +136,18 @@ class SeededNoise:
     ) -> NDArray[np.int64]:
         """Discrete Laplace noise by inversion in double precision: quick, and close enough for a simulation."""
         _check_laplace(values, scale, keys)
-        return _seeded_laplace(
+        noisy: NDArray[np.int64] = _seeded_laplace(
             np.ascontiguousarray(values), float_at_least(scale), np.uint64(self.seed), keys
         )
+        return noisy
 
     def tape(self, key: int) -> Tape:
         """The tape that belongs to (seed, key), from its beginning."""
         seed, node = np.uint64(self.seed), np.uint64(key)
 
         def source(start: int, count: int) -> NDArray[np.uint64]:
-            return _philox_words(seed, node, np.uint64(start), count)
+            words: NDArray[np.uint64] = _philox_words(seed, node, np.uint64(start), count)
+            return words
 
         return Tape(source, first=256)
 
@@ -163,12 +162,15 @@ class NoNoise:
         return "NoNoise(not private)"
 
     def laplace(
-        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+        self,
+        values: NDArray[np.int64],
+        scale: Fraction,  # noqa: ARG002 (the interface's)
+        keys: NDArray[np.uint64],  # noqa: ARG002 (the interface's)
     ) -> NDArray[np.int64]:
         """The values themselves; the scale does not matter."""
         return values.copy()
 
-    def tape(self, key: int) -> Tape:
+    def tape(self, key: int) -> Tape:  # noqa: ARG002 (the interface's)
         """There is none: a selector that reads it would be wrong about epsilon = infinity."""
         raise TypeError("NoNoise has no random words; take the best candidate instead")
 
@@ -186,7 +188,7 @@ def _check_laplace(values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.
         raise ValueError(f"keys must be uint64, one a node ({len(values)}), got {keys.dtype} {keys.shape}")
     if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"scale must be positive and at most 2**53, got {scale}")
-    if values.size and not (-LARGEST_VALUE < values.min() and values.max() < LARGEST_VALUE):
+    if values.size and not (values.min() > -LARGEST_VALUE and values.max() < LARGEST_VALUE):
         # Beyond this OpenDP would clamp the sum to the ends of an int64.
         raise ValueError("values must lie strictly between -2**62 and 2**62")
 
@@ -201,8 +203,10 @@ def _opendp_laplace(scale: float) -> Callable[[NDArray[np.int64]], list[int]]:
 
 
 class _SecureTapes(threading.local):
-    """One tape a thread and process. Two readers of one tape would share their words, and two answers made
-    of the same words are not independent: a forked child must not go on with its parent's tape either.
+    """One tape a thread and process.
+
+    Two readers of one tape would share their words, and two answers made of the same words are not
+    independent: a forked child must not go on with its parent's tape either.
     """
 
     tape: Tape | None = None
@@ -218,7 +222,7 @@ class _SecureTapes(threading.local):
 _secure_tapes = _SecureTapes()
 
 
-def _operating_system_words(start: int, count: int) -> NDArray[np.uint64]:
+def _operating_system_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001 (a tape's source)
     # Through a bytearray the words are writable, like those of any other tape: one compiled sampler for all.
     return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64)
 

@@ -16,7 +16,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.privacy.noise import LARGEST_VALUE, Draw, Noise, NoNoise, compiled
+from hedgerow.compiled import compiled
+from hedgerow.privacy.noise import LARGEST_VALUE, Draw, Noise, NoNoise
 
 
 class Selector(Protocol):
@@ -148,7 +149,7 @@ def _check(
         raise ValueError(f"sensitivity must be a positive integer, got {sensitivity!r}")
     if not (epsilon > 0 and (isinstance(epsilon, Rational) or isinstance(noise, NoNoise))):
         raise ValueError(f"epsilon must be a positive Fraction, got {epsilon!r}")
-    if scores.size and not (-LARGEST_VALUE < scores.min() and scores.max() < LARGEST_VALUE):
+    if scores.size and not (scores.min() > -LARGEST_VALUE and scores.max() < LARGEST_VALUE):
         # Then a difference of two scores fits an int64.
         raise ValueError("scores must lie strictly between -2**62 and 2**62")
 
@@ -189,7 +190,7 @@ def bounded_ratio(rate: Fraction) -> tuple[int, int]:
         return rate.numerator, rate.denominator
     if rate >= 2**62:
         return 2**62, 1
-    # numerator * denominator <= rate * denominator**2 <= 2**62
+    # Small enough: the product will be at most rate * denominator**2, and that at most 2**62.
     denominator = 1 << (math.isqrt(math.floor(2**62 / rate)).bit_length() - 1)
     numerator = math.floor(rate * denominator)
     return (numerator, denominator) if numerator else (0, 1)
@@ -255,6 +256,8 @@ def bernoulli_exp(
     Its whole part is that many successes of Bernoulli(exp(-1)) in a row: no exponent is too large, no
     probability is cut off, and the only product is smaller than numerator * denominator.
     """
+    if numerator == 0:
+        return 1, position  # and no empty round is counted, of which there may be 2**63
     rounds, product = gap // denominator, gap % denominator * numerator
     for _ in range(product // denominator):
         accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
@@ -268,7 +271,8 @@ def bernoulli_exp(
     part = product % denominator
     if part == 0:
         return 1, position
-    return bernoulli_exp_fraction(words, position, part, denominator)
+    accepted, position = bernoulli_exp_fraction(words, position, part, denominator)
+    return accepted, position
 
 
 @compiled
