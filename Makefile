@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench accuracy format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
@@ -20,6 +20,10 @@ check: $(VENV)/.check
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/tree.py
 
+# Needs the data sets: HEDGEROW_DATA names their folder, or they are downloaded.
+accuracy: $(VENV)/.experiments
+	$(BIN)/python -m hedgerow.experiments.accuracy
+
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -34,6 +38,6 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.test $(VENV)/.check $(VENV)/.bench: $(VENV)/.%: $(BIN)/python pyproject.toml
+$(VENV)/.test $(VENV)/.check $(VENV)/.bench $(VENV)/.experiments: $(VENV)/.%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@

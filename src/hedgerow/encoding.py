@@ -6,6 +6,7 @@ A holder encodes its rows when it loads them; prediction encodes rows in the sam
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,10 @@ def column_places(schema: Schema) -> NDArray[np.int32]:
 
 def is_frame(table: Any) -> bool:
     """Whether a table has named columns (pandas, Polars, Arrow)."""
-    return isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame)
+    try:
+        return isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame)
+    except nw.exceptions.DuplicateError:
+        return True  # and refused when its columns are matched
 
 
 def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
@@ -100,15 +104,16 @@ def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
     if is_frame(table):
-        frame = nw.from_native(table, eager_only=True)
-        series = {str(name): frame[name] for name in frame.columns}
+        series = _series_by_name(table)
     else:
         array = np.asarray(table)
         series = {f"x{i}": array[:, i] for i in range(array.shape[1])}
     if len(values) == 0:
         raise InvalidTable("Found array with 0 sample(s): no bounds can be read from an empty table.")
     columns = [_column_from_data(name, column, thresholds) for name, column in series.items()]
-    label = "label" if "label" not in series else "label_"
+    label = "label"
+    while label in series:
+        label += "_"
     return Schema(columns, label=label, classes=_distinct(values, "the label"))
 
 
@@ -164,7 +169,8 @@ class _NumericBins:
             edges.append(np.concatenate([[np.nan], cuts, [np.nan]]))
             even = isinstance(column, Numeric) and isinstance(column.thresholds, int)
             low.append(column.low if isinstance(column, Numeric) else 0.0)
-            rate.append(len(cuts) / (column.high - column.low) if even else 0.0)  # type: ignore[union-attr]
+            guess = len(cuts) / (column.high - column.low) if even else 0.0  # type: ignore[union-attr]
+            rate.append(guess if math.isfinite(guess) else 0.0)  # bounds of subnormal distance
         start = np.concatenate([[0], np.cumsum([len(e) for e in edges])])
         missing = np.array([column.missing_bin for column in schema.columns], dtype=np.int64)
         return cls(np.concatenate(edges), start, np.array(low), np.array(rate), missing)
@@ -188,9 +194,10 @@ class _Table:
             if all_numeric and self._array.dtype in (np.float32, np.float64) and self._array.dtype.isnative:
                 self.matrix = self._array
         else:
-            frame = _frame(table, schema)
-            self._series = [frame[name] for name in schema.names]
-            self.n_rows = len(frame)
+            series = _series_by_name(table)
+            _check_names(list(series), schema)
+            self._series = [series[name] for name in schema.names]
+            self.n_rows = len(self._series[0])
         if self.n_rows > MAX_ROWS:
             raise InvalidTable(f"a table may have at most {MAX_ROWS} rows.")
 
@@ -210,7 +217,7 @@ class _Table:
 
 
 def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
-    array = np.asarray(table)
+    array = _array(table, "a table")
     if array.ndim != 2:
         raise InvalidTable(f"a table has two dimensions, this has {array.ndim}; reshape it to [row, column].")
     if array.shape[1] != len(schema.columns):
@@ -221,19 +228,34 @@ def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
     return array
 
 
-def _frame(table: Any, schema: Schema) -> nw.DataFrame[Any]:
+def _array(values: Any, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidTable(f"{what} has rows of different lengths.") from error
+
+
+def _series_by_name(table: Any) -> dict[str, nw.Series[Any]]:
+    """The columns of a pandas, Polars or Arrow table; names that are not text, such as 0, are read as text."""
     try:
         frame: nw.DataFrame[Any] = nw.from_native(table, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        raise InvalidTable(f"the table has two columns of one name; rename one. {error}") from error
     except TypeError as error:
         raise InvalidType(
             f"a table is a NumPy array or a pandas, Polars or Arrow table, not a {type(table).__name__}."
         ) from error
-    names = [str(name) for name in frame.columns]
+    series = {str(name): frame.get_column(name) for name in frame.columns}
+    if len(series) < len(frame.columns):
+        raise InvalidTable("the table has two columns whose names are equal as text; rename one.")
+    return series
+
+
+def _check_names(names: list[str], schema: Schema) -> None:
     if missing := [name for name in schema.names if name not in names]:
         raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.")
     if extra := [name for name in names if name not in schema.names]:
         raise InvalidTable(f"the table has a column {extra[0]!r} that the schema does not name; drop it.")
-    return frame
 
 
 def _one_dimension(labels: Any, what: str) -> Any:
@@ -243,8 +265,15 @@ def _one_dimension(labels: Any, what: str) -> Any:
             return nw.from_native(labels, series_only=True)
         except TypeError:
             pass
-    array = np.asarray(labels)
+    array = _array(labels, what)
     if array.ndim == 2 and array.shape[1] == 1:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            f"{what} is a column of a table where a vector was expected; pass y.ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
         array = array[:, 0]
     if array.ndim != 1:
         raise InvalidTable(f"{what} has {array.ndim} dimensions; give one value a row.")
@@ -255,19 +284,21 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
     """A block of a numeric column as float32 or float64, missing values as NaN."""
     if isinstance(values, nw.Series):
         if not (values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object)):
+            if values.is_null().all():  # a column of nothing but missing values has whatever type
+                return np.full(len(values), np.nan)
             raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
         if values.dtype not in (nw.Float32, nw.Float64, nw.Object):
             values = values.cast(nw.Float64)
         values = values.to_numpy()
     if values.dtype in (np.float32, np.float64) and values.dtype.isnative:
         return values  # type: ignore[no-any-return]
-    if values.dtype.kind in "USMmc":
+    if values.dtype.kind in "USTMmc":
         raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
     try:
         if values.dtype.kind == "O":
             values = np.where(_is_missing(values), np.nan, values)
         return values.astype(np.float64)  # type: ignore[no-any-return]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidType(
             f"column {name!r} is numeric in the schema, but the table holds other things "
             "(an argument must be a string or a number)."
@@ -291,7 +322,7 @@ def _is_missing(values: Any) -> NDArray[np.bool_]:
         return is_gone
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
-    if values.dtype.kind == "O":
+    if values.dtype.kind in "OT":
         # None, NaN, and pandas.NA (whose comparison with itself is not a truth value).
         return np.array([v is None or _differs_from_itself(v) for v in values.tolist()], bool)
     return np.zeros(len(values), dtype=bool)
@@ -302,40 +333,67 @@ def _differs_from_itself(value: Any) -> bool:
         return bool(value != value)  # noqa: PLR0124 - so does NaN
     except TypeError:
         return True
+    except ValueError:  # an array
+        return False
 
 
 def _positions(values: Any, known: Any, what: str) -> NDArray[Any]:
     """Where each value stands among `known`; len(known) for unknown and missing values."""
+    if len(values) == 0 or (isinstance(values, nw.Series) and values.is_null().all()):
+        return np.full(len(values), len(known))  # whatever the type of nothing
     if isinstance(known[0], str):
         return _text_positions(values, known, what)
     if isinstance(values, nw.Series):
-        if not (values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object)):
-            raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
-        if values.dtype == nw.Boolean:
-            values = values.cast(nw.Float64)
-        values = values.to_numpy()
+        # Missing values are filled in: as NaN they would turn integers into floats, and large ones into others.
+        gone = values.is_null()
+        found = _number_positions(_present_numbers(values, gone, what), known, what)
+        found[gone.to_numpy()] = len(known)
+        return found
+    return _number_positions(values, known, what)
+
+
+def _present_numbers(values: nw.Series[Any], gone: nw.Series[Any], what: str) -> NDArray[Any]:
+    array: NDArray[Any]
+    if values.dtype in (nw.Categorical, nw.Enum):
+        array = values.to_numpy()
+        if not any(isinstance(v, str) for v in array.tolist()):
+            return array
+    elif values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object):
+        if values.dtype == nw.Object or not gone.any():
+            return values.to_numpy()
+        return values.fill_null(False if values.dtype == nw.Boolean else 0).to_numpy()
+    raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
+
+
+def _number_positions(values: NDArray[Any], known: Any, what: str) -> NDArray[Any]:
     if values.dtype.kind == "O":
         return _object_positions(values.tolist(), known)
     if values.dtype.kind not in "biuf":
         raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
     ordered = np.asarray(known)
-    kind = np.float64 if "f" in (values.dtype.kind, ordered.dtype.kind) else np.int64
     ranks = np.argsort(ordered)
+    kind = np.float64 if ordered.dtype.kind == "f" else np.int64
     ordered = ordered[ranks].astype(kind)
     found = np.empty(len(values), dtype=np.uint32)
     for start in range(0, len(values), BLOCK):
         block = slice(start, start + BLOCK)
-        _find(values[block].astype(kind), ordered, ranks, found[block])
+        here, fits = values[block], None
+        if kind == np.int64 and here.dtype.kind in "uf":
+            # Of floats and large unsigned numbers, those that are no integer of 64 bits equal no category.
+            fits = (here >= -(2.0**63)) & (here < 2.0**63)
+            if here.dtype.kind == "f":
+                fits &= here == np.floor(here)
+            here = np.where(fits, here, 0)
+        _find(here.astype(kind), ordered, ranks, found[block])
+        if fits is not None:
+            found[block][~fits] = len(known)
     return found
 
 
 def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
     if isinstance(values, nw.Series):
         if values.dtype in (nw.String, nw.Categorical, nw.Enum):
-            found = values.replace_strict(
-                list(known), list(range(len(known))), default=len(known), return_dtype=nw.Int64
-            )
-            return found.to_numpy()  # type: ignore[no-any-return]
+            return _replaced(values, known, what)
         if values.dtype not in (nw.Object, nw.Unknown):
             raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
         values = values.to_numpy()
@@ -344,14 +402,28 @@ def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
     return _object_positions(values.tolist(), known)
 
 
+def _replaced(values: nw.Series[Any], known: Any, what: str) -> NDArray[Any]:
+    numbers: dict[str, Any] = {"default": len(known), "return_dtype": nw.Int64}
+    try:
+        found = values.replace_strict(list(known), list(range(len(known))), **numbers)
+    except NotImplementedError:  # Arrow has no such kernel for string_view
+        found = values.cast(nw.String).replace_strict(list(known), list(range(len(known))), **numbers)
+    except TypeError as error:
+        raise InvalidType(f"{what} holds text in the schema, but other categories in the table.") from error
+    return found.to_numpy()  # type: ignore[no-any-return]
+
+
 def _object_positions(values: list[Any], known: Any) -> NDArray[np.int64]:
     position = {value: i for i, value in enumerate(known)}
     unknown = len(known)
-    return np.array([position.get(v, unknown) if _hashable(v) else unknown for v in values], dtype=np.int64)
 
+    def find(value: Any) -> int:
+        try:
+            return position.get(value, unknown)
+        except TypeError:  # lists, and tuples of them, have no hash
+            return unknown
 
-def _hashable(value: Any) -> bool:
-    return getattr(type(value), "__hash__", None) is not None
+    return np.array([find(value) for value in values], dtype=np.int64)
 
 
 @compiled

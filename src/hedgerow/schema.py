@@ -65,34 +65,35 @@ class Numeric:
     def __post_init__(self) -> None:
         _check_name(self.name)
         for bound, value in (("low", self.low), ("high", self.high)):
-            if not _is_number(value) or not math.isfinite(value):
+            if not _is_finite(value):
                 raise InvalidSchema(f"column {self.name!r}: {bound}={value!r}; write a finite number.")
-        if not self.low < self.high:
+            object.__setattr__(self, bound, float(value))
+        if not self.low < self.high:  # as floats: integers beyond 2**53 may differ and yet be one float
             raise InvalidSchema(
                 f"column {self.name!r}: low={self.low!r} is not below high={self.high!r}; "
                 "write the smallest possible value as low and the largest as high."
             )
-        if not math.isfinite(float(self.high) - float(self.low)):
-            raise InvalidSchema(f"column {self.name!r}: high - low overflows; write narrower bounds.")
         if not isinstance(self.missing, bool):
             raise InvalidSchema(f"column {self.name!r}: missing={self.missing!r}; write true or false.")
-        object.__setattr__(self, "low", float(self.low))
-        object.__setattr__(self, "high", float(self.high))
         object.__setattr__(self, "thresholds", self._checked_thresholds())
         _check_bins(self.name, self.n_bins)
+        if not math.isfinite((self.high - self.low) * self.n_bins):
+            raise InvalidSchema(f"column {self.name!r}: high - low overflows; write narrower bounds.")
 
     def _checked_thresholds(self) -> int | tuple[float, ...]:
         given: Any = self.thresholds
+        if isinstance(given, np.ndarray):
+            given = given.tolist()
         if isinstance(given, int | np.integer) and not isinstance(given, bool):
             if given < 1:
                 raise InvalidSchema(f"column {self.name!r}: thresholds={given!r}; write at least 1.")
             _check_bins(self.name, int(given) + 1)
             return int(given)
-        if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray) or len(given) == 0:
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence) or len(given) == 0:
             raise InvalidSchema(
                 f"column {self.name!r}: thresholds={given!r}; write how many to offer, or a list of numbers."
             )
-        if not all(_is_number(t) and math.isfinite(t) for t in given):
+        if not all(_is_finite(t) for t in given):
             raise InvalidSchema(f"column {self.name!r}: thresholds must be finite numbers.")
         listed = tuple(float(t) for t in given)
         if any(a >= b for a, b in pairwise(listed)):
@@ -207,6 +208,8 @@ class Schema:
     classes: Sequence[Value] = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, str | Mapping) or not hasattr(self.columns, "__iter__"):
+            raise InvalidSchema(f"columns={self.columns!r}; write a list of Numeric and Categorical columns.")
         columns = tuple(self.columns)
         object.__setattr__(self, "columns", columns)
         _check_name(self.label, what="label")
@@ -291,7 +294,7 @@ class Schema:
     def from_dict(cls, plain: Mapping[str, Any]) -> Schema:
         """The inverse of `to_dict`; unknown or missing entries are refused by name."""
         plain = _table(plain, "the schema", {"version", "label", "classes", "columns"})
-        if plain["version"] != FORMAT_VERSION:
+        if type(plain["version"]) is not int or plain["version"] != FORMAT_VERSION:
             raise InvalidSchema(
                 f"the schema has version {plain['version']!r}; this Hedgerow reads {FORMAT_VERSION}."
             )
@@ -338,13 +341,25 @@ def _is_toml(path: Path) -> bool:
     return kinds[path.suffix] == "toml"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+def _is_finite(value: Any) -> bool:
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:  # an integer beyond every float
+        return False
 
 
 def _check_name(name: object, what: str = "column") -> None:
     if not isinstance(name, str) or not name:
         raise InvalidSchema(f"the {what} name {name!r} is not a non-empty string.")
+    if not _is_unicode(name):
+        raise InvalidSchema(f"the {what} name {name!r} is not valid Unicode: no file can hold it.")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a string has no lone surrogates, which files in UTF-8 cannot hold."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _check_bins(name: str, n_bins: int) -> None:
@@ -369,6 +384,10 @@ def _plain_values(owner: str, what: str, values: Any) -> tuple[Value, ...]:
         )
     if kinds == {float} and not all(math.isfinite(v) for v in plain):
         raise InvalidSchema(f"{owner}: {what} must be finite; NaN and infinity name nothing.")
+    if kinds == {int} and not all(-(2**63) <= v < 2**63 for v in plain):
+        raise InvalidSchema(f"{owner}: {what} must be integers of at most 64 bits; write others as text.")
+    if kinds == {str} and not all(_is_unicode(v) for v in plain):
+        raise InvalidSchema(f"{owner}: {what} must be valid Unicode, or no file can hold them.")
     seen: set[Value] = set()
     for value in plain:
         if value in seen:

@@ -6,7 +6,6 @@ Nothing is built from a file before all of it has been checked. Imports `schema`
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from hedgerow.threads import even_parts, run_all
 FORMAT = "hedgerow-tree"
 FORMAT_VERSION = 1
 LEAF = -1
+MAX_COUNT = 1e18  # more rows than there can be; sums of such counts stay far from overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class Tree:
         """The inverse of `to_dict`; raises `InvalidModel` with the reason, before anything is built."""
         if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
             raise InvalidModel(f"this is not a {FORMAT} file.")
-        if plain.get("version") != FORMAT_VERSION:
+        if type(plain.get("version")) is not int or plain["version"] != FORMAT_VERSION:
             raise InvalidModel(
                 f"the model has format version {plain.get('version')!r}; this Hedgerow reads {FORMAT_VERSION}."
             )
@@ -176,7 +176,9 @@ def parse_json(text: str) -> Any:
 
     try:
         return json.loads(text, parse_constant=refuse)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except InvalidModel:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise InvalidModel(f"the model is not JSON: {error}.") from error
 
 
@@ -189,9 +191,11 @@ def _checked_node(index: int, node: Any, n_nodes: int, schema: Schema) -> tuple[
         not isinstance(counts, list)
         or len(counts) != schema.n_classes
         or not all(isinstance(c, int | float) and not isinstance(c, bool) for c in counts)
-        or not all(math.isfinite(c) and c >= 0 for c in counts)
+        or not all(0 <= c <= MAX_COUNT for c in counts)
     ):
-        raise InvalidModel(f"node {index}: counts must be {schema.n_classes} finite numbers of at least 0.")
+        raise InvalidModel(
+            f"node {index}: counts must be {schema.n_classes} numbers from 0 to {MAX_COUNT:g}."
+        )
     links = [node.get(key) for key in ("split", "left", "right")]
     if links == [None, None, None]:
         return LEAF, LEAF, LEAF, counts

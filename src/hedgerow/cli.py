@@ -1,0 +1,46 @@
+"""The command line. Each command is a thin layer over the library; a user's mistake ends in one sentence."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+app = typer.Typer(help="Differentially private decision trees.", no_args_is_help=True, add_completion=False)
+console = Console()
+
+
+@app.callback()
+def main() -> None:
+    """Differentially private decision trees, learned across data holders who keep their rows."""
+
+
+@app.command()
+def demo(
+    epsilon: Annotated[float, typer.Option(help="What training may cost any one patient.")] = 1.0,
+    folder: Annotated[Path, typer.Option(help="Where to write the tree.")] = Path("hedgerow-demo"),
+) -> None:
+    """A hospital learns to recognise early malaria, and no patient can be recognised in what it learned."""
+    from hedgerow import PrivateTreeClassifier
+    from hedgerow.datasets import synthetic_hospitals
+
+    hospitals = synthetic_hospitals()
+    patients, malaria = hospitals.holders[0]
+    test = hospitals.test_table, hospitals.test_labels
+    private = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit(patients, malaria)
+    exact = PrivateTreeClassifier(schema=hospitals.schema, epsilon=math.inf, max_splits=32).fit(patients, malaria)
+
+    console.print(f"{len(patients)} synthetic patients, {len(hospitals.schema.splits)} candidate splits\n")
+    console.print(private.tree_.export_text(), highlight=False, markup=False)
+    results = RichTable("tree", "epsilon", "accuracy on other patients", "splits")
+    for name, model in (("private", private), ("without privacy", exact)):
+        results.add_row(name, f"{model.epsilon:g}", f"{model.score(*test):.3f}", str(model.tree_.n_splits))
+    console.print(results)
+    console.print(private.ledger_.explain(), highlight=False, markup=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    private.save(folder / "tree.json")
+    console.print(f"\nThe tree is in {folder / 'tree.json'}.")
