@@ -103,11 +103,17 @@ def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> float
 def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> int:
     """The range, in units, of the changes that one row makes to the scores -F(left) - F(right) of all splits.
 
-    One more row joins one side of every split and lowers every score by 0 to D. Rounding down to a unit and
-    computing in double precision move a score by less than one more unit each way (docs/privacy.md), and
-    selectors depend on differences of scores only: the range is what counts, ceil(D) + 2 units.
+    One more row joins one side of every split and lowers every score by 0 to D. Rounding down to a unit moves
+    two scores apart by less than one unit more, computing each in double precision by `rounding_error` more.
+    Selectors depend on differences of scores only, so the range of the changes is what counts.
     """
-    return math.ceil(impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS) + 2
+    exact = impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS
+    return math.ceil(exact) + 1 + math.ceil(2 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
+
+
+def rounding_error(n_classes: int, max_rows: int) -> float:
+    """How far a score computed in double precision can be from the true one, in rows (docs/privacy.md)."""
+    return 64 * (n_classes + 4) * max_rows * 2.0**-53
 
 
 def to_fixed_point(scores: NDArray[np.float64]) -> NDArray[np.int64]:

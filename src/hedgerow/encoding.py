@@ -103,6 +103,7 @@ def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
         raise InvalidTable("Input y contains NaN or infinity: every row needs a class.")
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
+    series: dict[str, Any]
     if is_frame(table):
         series = _series_by_name(table)
     else:
@@ -270,7 +271,7 @@ def _one_dimension(labels: Any, what: str) -> Any:
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn(
-            f"{what} is a column of a table where a vector was expected; pass y.ravel().",
+            f"A column-vector y was passed when a 1d array was expected: {what} should be y.ravel().",
             DataConversionWarning,
             stacklevel=2,
         )
@@ -394,7 +395,7 @@ def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
     if isinstance(values, nw.Series):
         if values.dtype in (nw.String, nw.Categorical, nw.Enum):
             return _replaced(values, known, what)
-        if values.dtype not in (nw.Object, nw.Unknown):
+        if values.dtype != nw.Object:
             raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
         values = values.to_numpy()
     if values.dtype.kind not in "OUT":
@@ -410,7 +411,7 @@ def _replaced(values: nw.Series[Any], known: Any, what: str) -> NDArray[Any]:
         found = values.cast(nw.String).replace_strict(list(known), list(range(len(known))), **numbers)
     except TypeError as error:
         raise InvalidType(f"{what} holds text in the schema, but other categories in the table.") from error
-    return found.to_numpy()  # type: ignore[no-any-return]
+    return found.to_numpy()
 
 
 def _object_positions(values: list[Any], known: Any) -> NDArray[np.int64]:
