@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -60,16 +61,20 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def peak_memory(task: Callable[[], object]) -> float:
-    """Megabytes that `task` needs at its peak above what the process holds already (Linux)."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
-    task()
-    return (_status("VmHWM") - before) / 1024
+def peak_memory(rows: int) -> float:
+    """Megabytes that a fit needs at its peak above the table itself, in a process of its own (Linux)."""
+    return in_new_process(f"""
+from tree import *
+hedgerow().fit(*make_table(1000))
+table, labels = make_table({rows}); gc.collect()
+Path("/proc/self/clear_refs").write_text("5")
+before = status("VmRSS")
+hedgerow().fit(table, labels)
+print((status("VmHWM") - before) / 1024)
+""")
 
 
-def _status(key: str) -> int:
+def status(key: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1])
@@ -107,28 +112,29 @@ def compare(rows: int, runs: int, with_sklearn: bool) -> dict[str, float]:
     result["predict ratio"] = result["hedgerow predict"] / result["lightgbm predict"]
     result["training accuracy"] = fitted.score(table, labels)
     result["lightgbm training accuracy"] = float(((booster.predict(table) > 0.5) == labels).mean())
-    tasks.clear()
-    result["peak MB"] = peak_memory(lambda: hedgerow().fit(table, labels))
+    result["peak MB"] = peak_memory(rows)
     result["allowed MB"] = 2 * table.size / 2**20 + 64
     return result
 
 
 def start_up() -> dict[str, float]:
-    """Seconds of `import hedgerow` and from there to the end of a first small fit, in a new process."""
-    script = """
+    """Seconds of `import hedgerow` and of a first small fit, in a new process."""
+    return in_new_process("""
 import time; start = time.perf_counter()
 import hedgerow; from hedgerow import PrivateTreeClassifier; imported = time.perf_counter()
-import numpy as np, math, json
-from benchmarks.tree import SCHEMA, make_table
+from tree import *
 table, labels = make_table(1000); ready = time.perf_counter()
-PrivateTreeClassifier(schema=SCHEMA, epsilon=math.inf).fit(table, labels)
+hedgerow().fit(table, labels)
 print(json.dumps({"import": imported - start, "first fit": time.perf_counter() - ready}))
-"""
-    script = script.replace("from benchmarks.tree", "from tree")
-    out = subprocess.run(
+""")
+
+
+def in_new_process(script: str) -> Any:
+    """What a Python script prints, as JSON."""
+    done = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
     )
-    return json.loads(out.stdout)
+    return json.loads(done.stdout)
 
 
 def main() -> None:

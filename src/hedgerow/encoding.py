@@ -121,7 +121,7 @@ def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
 def _column_from_data(name: str, values: Any, thresholds: int) -> Numeric | Categorical:
     gone = _is_missing(values)
     if isinstance(values, nw.Series):
-        is_text = values.dtype in (nw.String, nw.Categorical, nw.Enum)
+        is_text = values.dtype in (nw.Categorical, nw.Enum)
         values = values.to_numpy()
     else:
         is_text = values.dtype.kind in "UT"
@@ -284,19 +284,26 @@ def _one_dimension(labels: Any, what: str) -> Any:
 def _numbers(values: Any, name: str) -> NDArray[Any]:
     """A block of a numeric column as float32 or float64, missing values as NaN."""
     if isinstance(values, nw.Series):
-        if not (values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object)):
-            if values.is_null().all():  # a column of nothing but missing values has whatever type
-                return np.full(len(values), np.nan)
+        if values.dtype.is_numeric() or values.dtype == nw.Boolean:
+            is_float = values.dtype in (nw.Float32, nw.Float64)
+            values = (values if is_float else values.cast(nw.Float64)).to_numpy()
+        elif values.is_null().all():  # a column of nothing but missing values has whatever type
+            return np.full(len(values), np.nan)
+        elif values.dtype in (
+            nw.Object,
+            nw.String,
+        ):  # objects of pandas look like text if the first are missing
+            values = values.to_numpy()
+        else:
             raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
-        if values.dtype not in (nw.Float32, nw.Float64, nw.Object):
-            values = values.cast(nw.Float64)
-        values = values.to_numpy()
     if values.dtype in (np.float32, np.float64) and values.dtype.isnative:
         return values  # type: ignore[no-any-return]
     if values.dtype.kind in "USTMmc":
         raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
     try:
         if values.dtype.kind == "O":
+            if any(isinstance(v, str | bytes) for v in values.tolist()):
+                raise TypeError  # noqa: TRY301 - "12" is text here as it is in a column of strings
             values = np.where(_is_missing(values), np.nan, values)
         return values.astype(np.float64)  # type: ignore[no-any-return]
     except (TypeError, ValueError, OverflowError) as error:
@@ -355,7 +362,7 @@ def _positions(values: Any, known: Any, what: str) -> NDArray[Any]:
 
 def _present_numbers(values: nw.Series[Any], gone: nw.Series[Any], what: str) -> NDArray[Any]:
     array: NDArray[Any]
-    if values.dtype in (nw.Categorical, nw.Enum):
+    if values.dtype in (nw.Categorical, nw.Enum, nw.String):  # of pandas, they may hold numbers
         array = values.to_numpy()
         if not any(isinstance(v, str) for v in array.tolist()):
             return array

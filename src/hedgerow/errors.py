@@ -30,3 +30,7 @@ class SchemaMismatch(HedgerowError, ValueError):
 
 class BudgetExceeded(HedgerowError):
     """A release would cost more than the data holder has granted; nothing was released."""
+
+
+class InvalidMessage(HedgerowError, ValueError):
+    """Bytes that are no message, or a message that nobody may send."""

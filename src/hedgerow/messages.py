@@ -1,24 +1,34 @@
-"""What a coordinator may ask of a data holder, and what comes back. Values only, no behaviour.
+"""What a coordinator may ask of a data holder, what comes back, and how both look on a wire.
 
-Nodes are numbered by the coordinator; the root is 0. Every query says what it costs at each of its nodes:
-`epsilons`, exact rationals, or infinity for the non-private baseline.
+Values only, no behaviour. Nodes are numbered by the coordinator; the root is 0. Every query says what it
+costs at each of its nodes: `epsilons`, exact rationals, or infinity for the non-private baseline. Bytes are
+msgpack; the parser accepts what `to_bytes` writes and refuses everything else with a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.criteria import Criterion
+from hedgerow.errors import InvalidMessage
 
 IntArray = NDArray[np.int64]
 Epsilon = Fraction | float  # a float only for infinity
 
 ROOT = 0
+VERSION = 1
+MOST_NODES = 2**20  # of one message
+MOST_BYTES = 2**28
+MOST_NUMBER = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,21 +41,10 @@ class Grow:
 
 
 @dataclass(frozen=True, eq=False)
-class Nominate:
-    """Which candidate split is (nearly) the best at each node? Answer: its index, [node]."""
+class CountRows:
+    """How many rows are at a node? Answer: [node, 1]."""
 
     nodes: IntArray
-    criterion: Criterion
-    selector: str
-    epsilons: Sequence[Epsilon]
-
-
-@dataclass(frozen=True, eq=False)
-class CountCells:
-    """How many rows of each class go left and right under a split? Answer: [node, side, class]."""
-
-    nodes: IntArray
-    splits: IntArray
     epsilons: Sequence[Epsilon]
 
 
@@ -58,11 +57,234 @@ class CountLabels:
 
 
 @dataclass(frozen=True, eq=False)
-class CountRows:
-    """How many rows are at a node? Answer: [node, 1]."""
+class Nominate:
+    """Which candidate split is (nearly) the best at each node? Answer: its index, [node]."""
+
+    nodes: IntArray
+    criteria: Sequence[Criterion]
+    selector: str
+    epsilons: Sequence[Epsilon]
+
+
+@dataclass(frozen=True, eq=False)
+class CountCells:
+    """How many rows of each class go left and right under a split? Answer: [node, side, class].
+
+    A node may stand in several places, with several splits; it pays for each.
+    """
+
+    nodes: IntArray
+    splits: IntArray
+    epsilons: Sequence[Epsilon]
+
+
+@dataclass(frozen=True, eq=False)
+class CountSplits:
+    """The cells of every candidate split. Answer: [node, split, side, class]."""
 
     nodes: IntArray
     epsilons: Sequence[Epsilon]
 
 
-Query = CountRows | Nominate | CountCells | CountLabels
+@dataclass(frozen=True, eq=False)
+class CountColumns:
+    """A histogram of every column. Answer: [node, bin, class], the columns' bins one after another."""
+
+    nodes: IntArray
+    epsilons: Sequence[Epsilon]
+
+
+Query = CountRows | CountLabels | Nominate | CountCells | CountSplits | CountColumns
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One question to a holder: follow this growth of the tree, then answer this query.
+
+    A holder answers an `identifier` once; asked again, it repeats the stored answer.
+    """
+
+    study: str
+    identifier: str
+    growth: Grow | None
+    query: Query
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Noisy integers, in the shape that the query asks for."""
+
+    study: str
+    identifier: str
+    values: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """Why a holder does not answer. Nothing was released, nothing charged."""
+
+    study: str
+    identifier: str
+    reason: str
+
+
+Message = Request | Answer | Refusal
+
+
+# ---- To bytes ----------------------------------------------------------------------------------------------
+
+
+def to_bytes(message: Message) -> bytes:
+    """A message as msgpack."""
+    packed: bytes = msgpack.packb({"version": VERSION} | _plain(message))
+    return packed
+
+
+def _plain(value: Any) -> Any:
+    """Maps, lists, strings, integers and bytes."""
+    match value:
+        case None | str():
+            return value
+        case np.ndarray() if value.dtype == np.int64:
+            return {"shape": list(value.shape), "int64": value.astype("<i8").tobytes()}
+        case list() | tuple():
+            return [item.name if isinstance(item, Criterion) else str(item) for item in value]
+    fields = {name: _plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
+    return {"kind": type(value).__name__} | fields
+
+
+# ---- From bytes --------------------------------------------------------------------------------------------
+
+
+def from_bytes(data: bytes) -> Message:
+    """Parse a message; raises `InvalidMessage` with the reason, and builds nothing, if it is not one."""
+    if len(data) > MOST_BYTES:
+        raise InvalidMessage(f"a message has at most {MOST_BYTES} bytes.")
+    try:
+        plain = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
+    except Exception as error:  # msgpack raises half a dozen kinds
+        raise InvalidMessage(f"not a message: {type(error).__name__}.") from error
+    if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
+        raise InvalidMessage(f"not a message of version {VERSION}.")
+    message: Message = _built(plain, (Request, Answer, Refusal))
+    return message
+
+
+def _built(plain: Any, kinds: Sequence[type[Any]]) -> Any:
+    if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
+        raise InvalidMessage("a message is a map of named fields.")
+    by_name = {kind.__name__: kind for kind in kinds}
+    name = plain.pop("kind", None)
+    if not isinstance(name, str) or name not in by_name:
+        raise InvalidMessage(f"the kind of a message is one of {', '.join(by_name)}.")
+    fields = by_name[name].__dataclass_fields__
+    if plain.keys() != fields.keys():
+        raise InvalidMessage(f"{name} has exactly the fields {', '.join(fields)}.")
+    values = {field: _PARSERS[field](value) for field, value in plain.items()}
+    _check_lengths(name, values)
+    return by_name[name](**values)
+
+
+def _check_lengths(name: str, values: Mapping[str, Any]) -> None:
+    """Everything about nodes has one entry a node."""
+    if "nodes" in values:
+        for field in ("splits", "children", "epsilons", "criteria"):
+            if field in values and len(values[field]) != len(values["nodes"]):
+                raise InvalidMessage(f"{name}: {field} must have one entry a node.")
+
+
+def _text(most: int, pattern: str = r".*") -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > most or not re.fullmatch(pattern, value, re.DOTALL):
+            raise InvalidMessage(f"expected text of at most {most} characters, of the form {pattern}.")
+        return value
+
+    return parse
+
+
+def _array(value: Any, dimensions: Sequence[int], low: int) -> IntArray:
+    if not isinstance(value, dict) or value.keys() != {"shape", "int64"}:
+        raise InvalidMessage("an array has a shape and 64-bit integers.")
+    shape, data = value["shape"], value["int64"]
+    if (
+        not isinstance(shape, list)
+        or len(shape) not in dimensions
+        or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
+        or not isinstance(data, bytes)
+        or len(data) != 8 * math.prod(shape)
+    ):
+        raise InvalidMessage("an array's shape does not fit its data, or the place where it stands.")
+    array = np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(shape)
+    if array.size and (array.min() < low or array.max() > MOST_NUMBER):
+        raise InvalidMessage(f"a number is outside {low} to {MOST_NUMBER}.")
+    return array
+
+
+def _numbers(value: Any) -> IntArray:
+    array = _array(value, (1,), 0)
+    if not 0 < len(array) <= MOST_NODES:
+        raise InvalidMessage(f"a message is about 1 to {MOST_NODES} nodes.")
+    return array
+
+
+def _pairs(value: Any) -> IntArray:
+    array = _array(value, (2,), 1)
+    if array.shape[1] != 2:
+        raise InvalidMessage("a node has two children.")
+    return array
+
+
+def _values(value: Any) -> IntArray:
+    return _array(value, (1, 2, 3, 4), -MOST_NUMBER)
+
+
+def _epsilons(value: Any) -> list[Epsilon]:
+    if not isinstance(value, list) or len(value) > MOST_NODES:
+        raise InvalidMessage("epsilons are a list.")
+    return [_epsilon(text) for text in value]
+
+
+def _epsilon(text: Any) -> Epsilon:
+    if text == "inf":
+        return math.inf
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,60}(/[1-9][0-9]{0,60})?", text, re.ASCII):
+        raise InvalidMessage('an epsilon is a positive fraction such as "3/40", or "inf".')
+    epsilon = Fraction(text)
+    if epsilon <= 0:
+        raise InvalidMessage("an epsilon is positive.")
+    return epsilon
+
+
+def _criteria(value: Any) -> list[Criterion]:
+    names = Criterion.__members__
+    if not isinstance(value, list) or not all(isinstance(name, str) and name in names for name in value):
+        raise InvalidMessage(f"criteria are a list of {', '.join(names)}.")
+    return [Criterion[name] for name in value]
+
+
+def _growth(value: Any) -> Grow | None:
+    if value is None:
+        return None
+    growth: Grow = _built(value, (Grow,))
+    return growth
+
+
+def _query(value: Any) -> Query:
+    query: Query = _built(value, Query.__args__)
+    return query
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "study": _text(200),
+    "identifier": _text(200, r"[A-Za-z0-9_.:-]+"),
+    "reason": _text(2000),
+    "selector": _text(40, r"[a-z_]+"),
+    "criteria": _criteria,
+    "nodes": _numbers,
+    "splits": _numbers,
+    "children": _pairs,
+    "epsilons": _epsilons,
+    "growth": _growth,
+    "query": _query,
+    "values": _values,
+}

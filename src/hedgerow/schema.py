@@ -308,7 +308,7 @@ class Schema:
         """Read what `to_json` wrote."""
         try:
             plain = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidSchema(f"the schema is not JSON: {error}.") from error
         return cls.from_dict(plain)
 
@@ -317,7 +317,7 @@ class Schema:
         """Read what `to_toml` or a person wrote."""
         try:
             plain = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidSchema(f"the schema is not TOML: {error}.") from error
         return cls.from_dict(plain)
 
@@ -331,7 +331,11 @@ class Schema:
         """Read a `.toml` or `.json` file."""
         path = Path(path)
         read = cls.from_toml if _is_toml(path) else cls.from_json
-        return read(path.read_text(encoding="utf-8"))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidSchema(f"{path.name!r} is not a text file in UTF-8.") from error
+        return read(text)
 
 
 def _is_toml(path: Path) -> bool:

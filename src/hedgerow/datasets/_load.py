@@ -94,8 +94,8 @@ def _pandas() -> Any:
 def _divide(n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Nine tenths for training, one for the test, always the same."""
     order = np.random.default_rng(SPLIT_SEED).permutation(n_rows)
-    n_train = n_rows * 9 // 10
-    return order[:n_train], order[n_train:]
+    n_test = n_rows // 10
+    return order[n_test:], order[:n_test]
 
 
 def _take_label(table: Any, label: str) -> tuple[Any, NDArray[Any]]:

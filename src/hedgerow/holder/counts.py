@@ -96,16 +96,26 @@ class GroupedRows:
         return out
 
     def cells(self, nodes: IntArray, splits: IntArray) -> IntArray:
-        """Class counts on both sides of one split a node: [node, side, class]."""
-        out = np.empty((len(nodes), 2, self.schema.n_classes), dtype=np.int64)
-        for here, histograms in self.histograms(nodes):
-            _cells(
-                histograms,
-                self._bin_start,
-                self.schema.split_table[splits[here]],
-                out[here[0] : here[-1] + 1],
-            )
+        """Class counts on both sides of a split of a node: [place, side, class]; nodes may repeat."""
+        out = np.zeros((len(nodes), 2, self.schema.n_classes), dtype=np.int64)
+        distinct, place = np.unique(nodes, return_inverse=True)
+        for here, histograms in self.histograms(distinct):
+            mine = np.flatnonzero((place >= here[0]) & (place <= here[-1]))
+            rules = self.schema.split_table[splits[mine]]
+            out[mine] = _cells(histograms, place[mine] - here[0], self._bin_start, rules, self.schema.n_classes)
         return out
+
+    def all_cells(self, nodes: IntArray) -> IntArray:
+        """Class counts on both sides of every candidate split: [node, split, side, class]."""
+        n_splits = len(self.schema.splits)
+        splits = np.tile(np.arange(n_splits), len(nodes))
+        cells = self.cells(np.repeat(nodes, n_splits), splits)
+        return cells.reshape(len(nodes), n_splits, 2, self.schema.n_classes)
+
+    def columns(self, nodes: IntArray) -> IntArray:
+        """A histogram of every column, one after another: [node, bin, class]."""
+        batches = [histograms for _, histograms in self.histograms(nodes)]
+        return np.concatenate(batches).astype(np.int64).reshape(len(nodes), -1, self.schema.n_classes)
 
     def label_counts(self, nodes: IntArray) -> IntArray:
         """Class counts of each node: [node, class]."""
@@ -290,47 +300,45 @@ def _count_labels(labels, ranges, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _left_counts(histogram, begin, first, last, also, n_classes, prefix, out):  # type: ignore[no-untyped-def]
-    """Class counts left of a split, from the prefix sums of its column."""
-    for a in range(n_classes):
-        out[a] = prefix[last + 1, a] - prefix[first, a]
-        if also >= 0:
-            out[a] += histogram[(begin + also) * n_classes + a]
-
-
-@compiled
 def _score(histograms, bin_start, splits, n_classes, criterion, out):  # type: ignore[no-untyped-def]
+    """-F(left) - F(right) of every split of every node, from prefix sums over each column's bins."""
     most = 0
     for column in range(len(bin_start) - 1):
         most = max(most, bin_start[column + 1] - bin_start[column])
-    prefix = np.zeros((most + 1, n_classes), dtype=np.int64)
-    left = np.zeros(n_classes, dtype=np.int64)
-    right = np.zeros(n_classes, dtype=np.int64)
+    prefix = np.zeros((most + 1, n_classes))
+    left = np.zeros(n_classes)
+    right = np.zeros(n_classes)
     for node in range(len(histograms)):
         histogram = histograms[node]
-        at = -1
+        at, n_bins, begin = -1, 0, 0
         for s in range(len(splits)):
-            column, first, last, also = splits[s]
-            begin = bin_start[column]
-            n_bins = bin_start[column + 1] - begin
+            column = splits[s, 0]
             if column != at:
                 at = column
+                begin = bin_start[column] * n_classes
+                n_bins = bin_start[column + 1] - bin_start[column]
                 for b in range(n_bins):
                     for a in range(n_classes):
-                        prefix[b + 1, a] = prefix[b, a] + histogram[(begin + b) * n_classes + a]
-            _left_counts(histogram, begin, first, last, also, n_classes, prefix, left)
+                        prefix[b + 1, a] = prefix[b, a] + histogram[begin + b * n_classes + a]
+            first, last, also = splits[s, 1], splits[s, 2] + 1, splits[s, 3]
             for a in range(n_classes):
+                left[a] = prefix[last, a] - prefix[first, a]
+                if also >= 0:
+                    left[a] += histogram[begin + also * n_classes + a]
                 right[a] = prefix[n_bins, a] - left[a]
             out[node, s] = -weighted_impurity(left, criterion) - weighted_impurity(right, criterion)
 
 
 @compiled
-def _cells(histograms, bin_start, splits, out):  # type: ignore[no-untyped-def]
-    n_classes = out.shape[2]
-    out[:] = 0
-    for node in range(len(histograms)):
-        column, first, last, also = splits[node]
-        for b in range(bin_start[column + 1] - bin_start[column]):
-            side = 0 if (first <= b and b <= last) or b == also else 1
+def _cells(histograms, which, bin_start, rules, n_classes):  # type: ignore[no-untyped-def]
+    """Cells [place, side, class] of rule i at node which[i]."""
+    out = np.zeros((len(which), 2, n_classes), dtype=np.int64)
+    for i in range(len(which)):
+        histogram = histograms[which[i]]
+        begin = bin_start[rules[i, 0]]
+        for b in range(bin_start[rules[i, 0] + 1] - begin):
+            goes_left = (rules[i, 1] <= b and b <= rules[i, 2]) or b == rules[i, 3]
+            side = 0 if goes_left else 1
             for a in range(n_classes):
-                out[node, side, a] += histograms[node, (bin_start[column] + b) * n_classes + a]
+                out[i, side, a] += histogram[(begin + b) * n_classes + a]
+    return out

@@ -7,15 +7,16 @@ depends on the rows in any other way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.criteria import score_sensitivity, to_fixed_point
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.messages import ROOT, CountCells, CountLabels, CountRows, Epsilon, Grow, IntArray, Nominate, Query
+from hedgerow.messages import ROOT, CountCells, CountColumns, CountLabels, CountRows, CountSplits, Grow, IntArray, Nominate, Query
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.privacy.selectors import SELECTORS
@@ -56,6 +57,14 @@ class Holder:
             case CountLabels():
                 self._charge(query, "discrete Laplace", "class counts")
                 return self._noisy(query, self._rows.label_counts(query.nodes))
+            case CountSplits():
+                self._charge(query, "discrete Laplace", "cells of every split")
+                n_splits = len(self._rows.schema.splits)
+                return self._noisy(query, self._rows.all_cells(query.nodes), sensitivity=n_splits)
+            case CountColumns():
+                self._charge(query, "discrete Laplace", "histograms of every column")
+                n_columns = len(self._rows.schema.columns)
+                return self._noisy(query, self._rows.columns(query.nodes), sensitivity=n_columns)
 
     def _charge(self, query: Query, mechanism: str, what: str) -> None:
         self.ledger.charge(query.nodes.tolist(), mechanism, what, query.epsilons)
@@ -63,12 +72,12 @@ class Holder:
     def _nominate(self, query: Nominate) -> IntArray:
         """Selection on V = -F(left) - F(right), in fixed point (docs/privacy.md, selection)."""
         selector = SELECTORS[query.selector]
-        sensitivity = score_sensitivity(query.criterion, self._rows.schema.n_classes, self._max_rows)
+        n_classes = self._rows.schema.n_classes
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, histograms in self._rows.histograms(query.nodes):
-            scores = self._rows.scores(histograms, query.criterion)
-            for epsilon, here in _alike(query, batch):
-                mine = scores[here - batch[0]]
+            for (epsilon, criterion), here in _alike(batch, query.epsilons, query.criteria):
+                mine = self._rows.scores(histograms[here - batch[0]], criterion)
+                sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
                 if math.isinf(epsilon):
                     chosen[here] = mine.argmax(axis=1)
                 else:
@@ -78,28 +87,31 @@ class Holder:
                     )  # fmt: skip
         return chosen
 
-    def _noisy(self, query: Query, counts: IntArray) -> IntArray:
-        """Counts of disjoint cells: a row changes one of them by one, so the scale is 1/epsilon."""
+    def _noisy(self, query: Query, counts: IntArray, sensitivity: int = 1) -> IntArray:
+        """Noise of scale sensitivity/epsilon, where a row changes `sensitivity` of a node's counts by one.
+
+        That is one of disjoint cells, and one of each histogram where there are several over the same rows.
+        """
         noisy = counts.reshape(len(counts), -1).copy()
-        for epsilon, here in _alike(query, np.arange(len(counts))):
+        for (epsilon,), here in _alike(np.arange(len(counts)), query.epsilons):
             if not math.isinf(epsilon):
-                noisy[here] = self._noise.laplace(noisy[here], 1 / Fraction(epsilon), self._keys(query, here))
+                noisy[here] = self._noise.laplace(noisy[here], sensitivity / Fraction(epsilon), self._keys(query, here))
         return noisy.reshape(counts.shape)
 
     def _keys(self, query: Query, here: IntArray) -> NDArray[np.uint64]:
         """A number for each (kind of query, path): seeded noise does not depend on the order of asking."""
-        purpose = {CountRows: 0, Nominate: 1, CountCells: 2, CountLabels: 3}[type(query)]
+        purpose = {CountRows: 1, Nominate: 2, CountCells: 3, CountLabels: 4, CountSplits: 5, CountColumns: 6}[type(query)]
         paths = [self._path_key[node] for node in query.nodes[here].tolist()]
-        return np.array([_mix(4 * path + purpose) for path in paths], dtype=np.uint64)
+        return np.array([_mix(8 * path + purpose) for path in paths], dtype=np.uint64)
 
 
-def _alike(query: Query, positions: IntArray) -> Iterator[tuple[Epsilon, IntArray]]:
-    """The positions that share an epsilon, and so a scale: one call of a mechanism for all of them."""
-    groups: dict[Epsilon, list[int]] = {}
+def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
+    """The positions that share all facts, such as epsilon: one call of a mechanism for all of them."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for i in positions.tolist():
-        groups.setdefault(query.epsilons[i], []).append(i)
-    for epsilon, here in groups.items():
-        yield epsilon, np.array(here)
+        groups.setdefault(tuple(fact[i] for fact in facts), []).append(i)
+    for shared, here in groups.items():
+        yield shared, np.array(here)
 
 
 def _mix(number: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.budget import BudgetRule, Epsilon, NodeBudget
+from hedgerow.budget import BudgetRule, Epsilon, NodeBudget, Standing, promise
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile
 from hedgerow.learner.private_split import PrivateSplit
@@ -31,7 +31,7 @@ class Plan:
     max_splits: int
     max_depth: int | None = None
     min_weight: float = 0.0
-    min_gain: float = 0.0
+    min_gain: float | None = None  # None: what was worth evaluating is split
 
     def node_budget(self, node: Node, counts: FloatArray, n_rows: float) -> NodeBudget | None:
         """What evaluating a node with about `counts` [class] rows may cost; None if it is to be a leaf."""
@@ -39,7 +39,7 @@ class Plan:
             return None
         if n_rows > 0 and counts.sum() < self.min_weight * n_rows:
             return None
-        budget = self.budget.node(node.depth, counts, node.left)
+        budget = self.budget.node(Standing(node.depth, counts, node.left, node.promise))
         return budget if budget is not None and budget.total <= node.left else None
 
 
@@ -92,13 +92,12 @@ class _Study:
         numbers = _numbers(node for node, _ in affordable)
         budgets = [budget for _, budget in affordable]
         rows = self._weigh(numbers, budgets)
-        splits, cells = plan.private_split.evaluate(self._network, numbers, plan.criterion, budgets)
-        holders = self._network.n_holders
+        found = plan.private_split.evaluate(self._network, self._schema, numbers, budgets)
         for i, (node, budget) in enumerate(affordable):
             node.left = node.left - budget.total if math.isfinite(node.left) else node.left
-            node.split = int(splits[i])
-            node.cells = cells[i].astype(np.float64)
-            node.cell_noise = holders * laplace_variance(budget.count)
+            node.split = int(found.splits[i])
+            node.cells = found.cells[i]
+            node.cell_noise = float(found.variance[i])
         self._judge([node for node, _ in affordable], rows)
 
     def _weigh(self, numbers: IntArray, budgets: Sequence[NodeBudget]) -> IntArray | None:
@@ -118,7 +117,9 @@ class _Study:
         totals = cells.sum(axis=(1, 2))
         if math.isnan(self._n_rows):
             self._n_rows = max(float(totals[0]), 1.0)
-        wanted = gains > (plan.min_gain + ROUNDING) * totals
+        wanted = np.ones(len(nodes), dtype=bool)
+        if plan.min_gain is not None:
+            wanted = gains > (plan.min_gain + ROUNDING) * totals
         if rows is not None:
             wanted &= rows >= plan.min_weight * self._n_rows
             gains *= np.maximum(rows, 0) / np.maximum(totals, 1.0)
@@ -131,8 +132,7 @@ class _Study:
         self._numbers += 2 * len(nodes)
         splits = np.array([node.split for node in nodes], dtype=np.int64)
         self._network.announce(Grow(_numbers(nodes), splits, children))
-        for node, pair in zip(nodes, children.tolist(), strict=True):
-            node.children = _children(node, *pair)
+        _give_birth(nodes, children)
 
     def label(self, leaves: Sequence[Node]) -> None:
         """Count the classes at the leaves, each with what the rule grants from what its path has left."""
@@ -166,23 +166,32 @@ def _numbers(nodes: Iterator[Node] | Sequence[Node]) -> IntArray:
     return np.array([node.number for node in nodes], dtype=np.int64)
 
 
-def _children(node: Node, left: int, right: int) -> tuple[Node, Node]:
-    assert node.cells is not None
-    counts, variance = reconcile(node.counts, node.variance, node.cells, node.cell_noise)
-    made = [
-        Node(
-            number,
-            2 * node.path + side,
-            node.depth + 1,
-            node.left,
-            counts[side],
-            variance,
-            node.cells[side],
-            node.cell_noise,
+def _give_birth(nodes: Sequence[Node], numbers: IntArray) -> None:
+    """Make the children of evaluated nodes, with what is known of them; `numbers` are [node, side]."""
+    known = np.array([node.counts for node in nodes])
+    cells = np.array([node.cells for node in nodes])
+    variance = np.array([node.variance for node in nodes])
+    noise = np.array([node.cell_noise for node in nodes])
+    counts, variances = reconcile(known, variance, cells, noise)
+    promises = promise(
+        np.array([node.promise for node in nodes]), on_simplex(known), on_simplex(counts), variances
+    )
+    for i, node in enumerate(nodes):
+        left, right = (
+            Node(
+                number=int(numbers[i, side]),
+                path=2 * node.path + side,
+                depth=node.depth + 1,
+                left=node.left,
+                counts=counts[i, side],
+                variance=float(variances[i]),
+                measured=cells[i, side],
+                noise=node.cell_noise,
+                promise=float(promises[i]),
+            )
+            for side in range(2)
         )
-        for side, number in enumerate((left, right))
-    ]
-    return made[0], made[1]
+        node.children = left, right
 
 
 def _assemble(root: Node, schema: Schema) -> Tree:

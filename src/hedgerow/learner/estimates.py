@@ -37,17 +37,16 @@ def combine(
 
 
 def reconcile(
-    parent: FloatArray, variance: float, cells: FloatArray, noise: float
-) -> tuple[FloatArray, float]:
-    """The children's counts [side, class], given an estimate of their sum and noisy cells; and the variance.
+    parent: FloatArray, variance: FloatArray, cells: FloatArray, noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Children's counts [node, side, class] from estimates of their parents [node, class] and noisy cells.
 
-    What the cells' sum lacks of the parent is divided evenly, as far as the parent is the better known.
+    What the cells' sum lacks of the parent is divided evenly between them, as far as the parent is the better
+    known. Also the variance [node] of a child's counts.
     """
-    if math.isinf(variance):
-        return cells, noise
-    lack = parent - cells.sum(axis=0)
+    lack = parent - cells.sum(axis=1)
     share = noise / (variance + 2 * noise)
-    return cells + share * lack, noise * (1 - share)
+    return cells + share[:, None, None] * lack[:, None, :], noise * (1 - share)
 
 
 def on_simplex(counts: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hedgerow.budget import SCHEDULES, Adaptive, BudgetRule, Epsilon, Scheduled, Unlimited
-from hedgerow.criteria import Criterion, impurity_bound
+from hedgerow.criteria import Criterion
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import SelectSplit
 from hedgerow.schema import Schema
@@ -36,9 +36,9 @@ class Wishes:
 
 def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     """The plan for one holder."""
-    criterion = Criterion.gini if wishes.criterion == "auto" else Criterion[wishes.criterion]
+    criterion = None if wishes.criterion == "auto" else Criterion[wishes.criterion]
     if wishes.method == "paper":
-        criterion = Criterion.entropy if wishes.criterion == "auto" else criterion
+        criterion = criterion or Criterion.entropy
         selector = "report_noisy_max"
     else:
         selector = wishes.selector
@@ -46,11 +46,15 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     target_error = (
         (PAPER_TARGET_ERROR if is_paper else 0.0) if wishes.target_error is None else wishes.target_error
     )
-    min_gain = (PAPER_MIN_GAIN if is_paper else 0.0) if wishes.min_gain is None else wishes.min_gain
+    min_gain = wishes.min_gain
+    if min_gain is None and not isinstance(wishes.epsilon, Fraction):
+        min_gain = 0.0
+    elif min_gain is None and is_paper:
+        min_gain = PAPER_MIN_GAIN
     return Plan(
         private_split=SelectSplit(selector),
         budget=_budget(schema, wishes, criterion),
-        criterion=criterion,
+        criterion=criterion or Criterion.gini,
         epsilon=wishes.epsilon,
         max_splits=wishes.max_splits,
         max_depth=wishes.max_depth,
@@ -59,10 +63,10 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     )
 
 
-def _budget(schema: Schema, wishes: Wishes, criterion: Criterion) -> BudgetRule:
+def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None) -> BudgetRule:
     epsilon = wishes.epsilon
     if not isinstance(epsilon, Fraction):
-        return Unlimited()
+        return Unlimited(criterion or Criterion.gini)
     if wishes.method == "paper":
         leaf = PAPER_LEAF_FRACTION if wishes.leaf_fraction is None else Fraction(wishes.leaf_fraction)
         schedule = "decay" if wishes.budget == "auto" else wishes.budget
@@ -72,6 +76,5 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion) -> BudgetRule:
         )
     if wishes.budget in SCHEDULES:
         leaf = Fraction(15, 100) if wishes.leaf_fraction is None else Fraction(wishes.leaf_fraction)
-        return Scheduled(epsilon, wishes.budget, wishes.max_depth or 8, leaf, Fraction(1, 50), Fraction(3, 4))
-    bound = impurity_bound(criterion, schema.n_classes, wishes.max_rows)
-    return Adaptive(epsilon, len(schema.splits), schema.n_classes, bound)
+        return Scheduled(criterion or Criterion.gini, epsilon, wishes.budget, wishes.max_depth or 8, leaf, Fraction(1, 50), Fraction(3, 4))
+    return Adaptive(epsilon, len(schema.splits), schema.n_classes, wishes.max_rows, criterion)

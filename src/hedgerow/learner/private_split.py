@@ -5,23 +5,41 @@ A PrivateSplit is a small value; it sees noisy answers only, never rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hedgerow.budget import NodeBudget
-from hedgerow.criteria import Criterion
-from hedgerow.messages import CountCells, IntArray, Nominate
+from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.learner.estimates import laplace_variance, on_simplex
+from hedgerow.messages import CountCells, CountColumns, CountSplits, Epsilon, IntArray, Nominate
 from hedgerow.network import Network
+from hedgerow.schema import Schema
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A split for each node, its cells [node, side, class] over all holders, and a cell's variance [node]."""
+
+    splits: IntArray
+    cells: NDArray[np.float64]
+    variance: NDArray[np.float64]
 
 
 class PrivateSplit(Protocol):
     """Chooses a split for each node and counts its cells."""
 
     def evaluate(
-        self, network: Network, nodes: IntArray, criterion: Criterion, budgets: Sequence[NodeBudget]
-    ) -> tuple[IntArray, IntArray]:
-        """The splits [node] and their noisy cells [node, side, class], summed over holders."""
+        self,
+        network: Network,
+        schema: Schema,
+        nodes: IntArray,
+        budgets: Sequence[NodeBudget],
+    ) -> Evaluation:
+        """Ask the holders about the nodes; each may cost its budget."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +53,126 @@ class SelectSplit:
     selector: str = "permute_and_flip"
 
     def evaluate(
-        self, network: Network, nodes: IntArray, criterion: Criterion, budgets: Sequence[NodeBudget]
-    ) -> tuple[IntArray, IntArray]:
+        self,
+        network: Network,
+        schema: Schema,  # noqa: ARG002 - the holder knows it
+        nodes: IntArray,
+        budgets: Sequence[NodeBudget],
+    ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        [splits] = network.ask(Nominate(nodes, criterion, self.selector, [b.select for b in budgets]))
+        [splits] = network.ask(_nomination(nodes, self.selector, budgets))
         [cells] = network.ask(CountCells(nodes, splits, [b.count for b in budgets]))
-        return splits, cells
+        return Evaluation(splits, cells.astype(np.float64), _variances(network, [b.count for b in budgets]))
+
+
+@dataclass(frozen=True)
+class LocalSelection:
+    """Each holder nominates the split that is best for its own rows; the nominees are counted everywhere.
+
+    The paper's LocalRNM is `LocalSelection("report_noisy_max")`. A nominee that several holders name is
+    counted once, so the fewer nominees there are, the less noise each one's cells get.
+    """
+
+    selector: str = "permute_and_flip"
+
+    def evaluate(
+        self,
+        network: Network,
+        schema: Schema,  # noqa: ARG002 - the holders know it
+        nodes: IntArray,
+        budgets: Sequence[NodeBudget],
+    ) -> Evaluation:
+        """See `PrivateSplit.evaluate`."""
+        ballots = network.ask(_nomination(nodes, self.selector, budgets))
+        nominees = [np.unique(names) for names in np.stack(ballots, axis=1)]
+        place = np.repeat(np.arange(len(nodes)), [len(names) for names in nominees])
+        splits = np.concatenate(nominees)
+        epsilons = [budgets[i].count / len(nominees[i]) for i in place.tolist()]
+        cells = np.sum(network.ask(CountCells(nodes[place], splits, epsilons)), axis=0).astype(np.float64)
+        criteria = [budgets[i].criterion for i in place.tolist()]
+        best = _best_of_groups(_potentials(cells, criteria), place, len(nodes))
+        return Evaluation(splits[best], cells[best], _variances(network, epsilons)[best])
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """The holders release counts from which the coordinator computes every split's gain.
+
+    "per-split" is the paper's: the cells of each of the |H| splits, at scale |H| / epsilon. "per-column" asks
+    for one histogram a column, at scale (number of columns) / epsilon, which holds the same information.
+    """
+
+    kind: Literal["per-split", "per-column"] = "per-column"
+
+    def evaluate(
+        self,
+        network: Network,
+        schema: Schema,
+        nodes: IntArray,
+        budgets: Sequence[NodeBudget],
+    ) -> Evaluation:
+        """See `PrivateSplit.evaluate`."""
+        epsilons = [b.select + b.count for b in budgets]
+        chosen, best_cells, variance = [], [], []
+        ask = CountSplits if self.kind == "per-split" else CountColumns
+        shares = len(schema.splits) if self.kind == "per-split" else len(schema.columns)
+        noise = _variances(network, [epsilon / shares for epsilon in epsilons])
+        answers = np.sum(network.ask(ask(nodes, epsilons)), axis=0).astype(np.float64)
+        for answer, spread, budget in zip(answers, noise, budgets, strict=True):
+            cells, n_bins = (answer, _ones(schema)) if self.kind == "per-split" else _cells_of(answer, schema)
+            best = int(_potentials(cells, [budget.criterion] * len(cells)).argmin())
+            chosen.append(best)
+            best_cells.append(cells[best])
+            variance.append(spread * n_bins[best])
+        return Evaluation(np.array(chosen), np.array(best_cells), np.array(variance))
+
+
+def _nomination(nodes: IntArray, selector: str, budgets: Sequence[NodeBudget]) -> Nominate:
+    return Nominate(nodes, [b.criterion for b in budgets], selector, [b.select for b in budgets])
+
+
+def _potentials(cells: NDArray[np.float64], criteria: Sequence[Criterion]) -> NDArray[np.float64]:
+    """F(left) + F(right) of cells [split, side, class]: what a split leaves of a node's impurity."""
+    out = np.empty(len(cells))
+    projected, kinds = on_simplex(cells), np.array(criteria)
+    for criterion in set(criteria):
+        mine = kinds == criterion
+        out[mine] = weighted_impurities(projected[mine], criterion).sum(axis=1)
+    return out
+
+
+def _cells_of(histograms: NDArray[np.float64], schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Cells [split, side, class] from histograms [bin, class], and how many bins a cell is the sum of."""
+    starts = np.concatenate([[0], np.cumsum(schema.n_bins)])
+    cells = np.empty((len(schema.splits), 2, schema.n_classes))
+    n_summed = np.empty(len(schema.splits))
+    column, first, last, also = schema.split_table.T
+    for c in range(len(schema.columns)):
+        mine = np.flatnonzero(column == c)
+        bins = histograms[starts[c] : starts[c + 1]]
+        prefix = np.concatenate([np.zeros((1, schema.n_classes)), np.cumsum(bins, axis=0)])
+        left = prefix[last[mine] + 1] - prefix[first[mine]]
+        left[also[mine] >= 0] += bins[also[mine][also[mine] >= 0]]
+        cells[mine, 0], cells[mine, 1] = left, prefix[-1] - left
+        n_summed[mine] = len(bins) / 2
+    return cells, n_summed
+
+
+def _ones(schema: Schema) -> NDArray[np.float64]:
+    return np.ones(len(schema.splits))
+
+
+def _best_of_groups(potentials: NDArray[np.float64], group: IntArray, n_groups: int) -> IntArray:
+    """The place of the smallest potential in each group of consecutive places; the first of equals."""
+    edges = np.searchsorted(group, np.arange(n_groups + 1))
+    return np.array(list(_smallest(potentials, edges)), dtype=np.int64)
+
+
+def _smallest(potentials: NDArray[np.float64], edges: IntArray) -> Iterator[int]:
+    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        yield start + int(potentials[start:stop].argmin())
+
+
+def _variances(network: Network, epsilons: Sequence[Epsilon]) -> NDArray[np.float64]:
+    """The variance of a count summed over all holders."""
+    return network.n_holders * np.array([laplace_variance(epsilon) for epsilon in epsilons])

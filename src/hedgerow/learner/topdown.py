@@ -39,6 +39,7 @@ class Node:
     variance: float
     measured: FloatArray  # [class], the count released about this node itself, and its variance
     noise: float
+    promise: float = 1.0  # see budget.Standing
     split: int = -1
     cells: FloatArray | None = None  # [side, class], as released
     cell_noise: float = 0.0

@@ -158,7 +158,14 @@ def audit(
         raise ValueError(f"runs must be at least 8, to choose an event and to bound it, got {runs}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    outcomes = _run(mechanism, neighbours, runs, seed, jobs, progress)
+    return audit_outcomes(_run(mechanism, neighbours, runs, seed, jobs, progress), confidence)
+
+
+def audit_outcomes(outcomes: Sides, confidence: float) -> AuditResult:
+    """Bound epsilon from below by independent runs that are there already, equally many on both neighbours."""
+    runs = len(outcomes[0])
+    if runs < 8 or len(outcomes[1]) != runs:
+        raise ValueError(f"expected equally many runs, at least 8, got {runs} and {len(outcomes[1])}")
     quarter, half = runs // 4, runs // 2
     ordering, choosing, bounding = (
         (outcomes[0][part], outcomes[1][part])

@@ -1,0 +1,401 @@
+"""The audit suite: the real learner on nasty neighbours, and the epsilon that an attacker can prove it costs.
+
+Nothing here is a copy of what it audits: selections, counts and whole fits run the code that users run. The
+command line imports this module; nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.budget import SCHEDULES
+from hedgerow.classifier import METHODS, PrivateTreeClassifier
+from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
+from hedgerow.encoding import Codes, encode, encode_labels
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Holder
+from hedgerow.messages import (
+    ROOT,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    IntArray,
+    Query,
+)
+from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import SeededNoise
+from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.schema import Numeric, Schema
+from hedgerow.tree import LEAF, Tree
+
+FALSE_ALARM = 1e-6  # that any audit of a suite passes its epsilon although the code is private
+EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(5))
+LEVELS = ("quick", "full")
+RUNS = {"quick": 8_000, "full": 40_000}  # selections a neighbour; what takes longer is run less often
+
+
+# ---- Nasty neighbours ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Two tables that differ in one row: `row` is there or not; or stands in the place of `replaced`."""
+
+    name: str
+    schema: Schema
+    table: NDArray[np.float64]  # the rows of both
+    labels: NDArray[np.int64]
+    row: tuple[float, ...]
+    label: int
+    replaced: tuple[tuple[float, ...], int] | None = None
+
+    @cached_property
+    def sides(self) -> tuple[tuple[Codes, NDArray[Any]], tuple[Codes, NDArray[Any]]]:
+        """Both tables, encoded: without the row (or with the one it replaces), and with it."""
+        without = (self.table, self.labels) if self.replaced is None else self._with(*self.replaced)
+        first, second = (
+            (encode(table, self.schema), encode_labels(labels, self.schema))
+            for table, labels in (without, self._with(self.row, self.label))
+        )
+        return first, second
+
+    @property
+    def max_rows(self) -> int:
+        """The least bound that holds for both (and with which there is anything to learn)."""
+        return max(len(self.table) + 1, 2)
+
+    @cached_property
+    def probe(self) -> Codes:
+        """The row alone: where an attacker looks."""
+        return encode(np.array([self.row]), self.schema)
+
+    def _with(self, row: tuple[float, ...], label: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        return np.vstack([self.table, row]), np.append(self.labels, label)
+
+
+def _columns(count: int, n_classes: int = 2, thresholds: int = 1) -> Schema:
+    columns = [Numeric(f"x{i:03d}", low=0, high=1, thresholds=thresholds) for i in range(count)]
+    return Schema(columns, label="y", classes=list(range(n_classes)))
+
+
+def _pure(name: str, columns: int, alone_in: int, *, rows: int = 99, label: int = 0) -> Neighbours:
+    """All rows are alike and of class 1; the new row is beside nobody in the last `alone_in` columns.
+
+    A candidate on one of those keeps its score. On the others it falls by D, if the row is of another class.
+    """
+    row = (0.0,) * (columns - alone_in) + (1.0,) * alone_in
+    schema = _columns(columns)
+    return Neighbours(name, schema, np.zeros((rows, columns)), np.ones(rows, np.int64), row, label)
+
+
+def catalogue() -> list[Neighbours]:
+    """Pairs of tables on which a mistake would show."""
+    rng = np.random.default_rng(0)
+    three = (rng.random((30, 3)) < 0.5).astype(float)
+    close = np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [8, 4, 4, 8], axis=0)
+    ladder = np.linspace(0, 0.7, 20).reshape(-1, 1)
+    ones = np.ones(99, np.int64)
+    return [
+        _pure("first of its class, 1 of 4 candidates falls", 4, 3),
+        _pure("first of its class, 3 of 4 candidates fall", 4, 1),
+        _pure("first of its class, 1 of 10 candidates stays", 10, 1),
+        _pure("first of its class, 10 candidates fall together", 10, 0),
+        _pure("first of its class, 100 candidates fall together", 100, 0),
+        _pure("one more row in a pure node", 4, 1, label=1),
+        _pure("first row of an empty table", 4, 2, rows=0),
+        _pure("second row of a table", 4, 2, rows=1),
+        Neighbours("only row of one of three classes", _columns(3, 3), three, (three[:, 0] > 0) * 1, (0, 1, 1), 2),
+        Neighbours(
+            "best candidate changes", _columns(2), close, np.repeat([0, 1, 0, 1], [8, 4, 4, 8]), (0, 1), 0
+        ),
+        Neighbours("row alone beyond a threshold", _columns(1, thresholds=8), ladder, np.arange(20) % 2, (1.0,), 0),
+        Neighbours(
+            "row replaced in a pure node", _columns(4), np.zeros((99, 4)), ones, (0, 1, 1, 1), 0, ((1, 0, 0, 0), 0)
+        ),
+    ]  # fmt: skip
+
+
+# ---- What is audited -------------------------------------------------------------------------------------------
+
+
+class Mechanism(Protocol):
+    """Releases something about a table, many times over."""
+
+    @property
+    def name(self) -> str:
+        """For the report."""
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """What `runs` independent runs on one of the neighbours release."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The choice of a split as the holder makes it: scores, fixed point, selector."""
+
+    selector: str
+    criterion: Criterion
+
+    @property
+    def name(self) -> str:
+        """See `Mechanism.name`."""
+        return f"{self.selector}, {self.criterion.name}"
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """See `Mechanism.outcomes`: the same scores again and again, each time with a key of its own."""
+        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
+        [(_, histograms)] = rows.histograms(np.array([ROOT]))
+        scores = np.repeat(to_fixed_point(rows.scores(histograms, self.criterion)), runs, axis=0)
+        sensitivity = score_sensitivity(self.criterion, neighbours.schema.n_classes, neighbours.max_rows)
+        keys = np.arange(runs, dtype=np.uint64)
+        chosen = SELECTORS[self.selector].select(scores, sensitivity, epsilon, SeededNoise(seed), keys)
+        return [(index,) for index in chosen.tolist()]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A count released by the holder, at the root or at both of its children."""
+
+    what: str  # one of COUNTS
+    at: str = "root"
+
+    @property
+    def name(self) -> str:
+        """See `Mechanism.name`."""
+        return f"{self.what} of the {self.at}"
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """See `Mechanism.outcomes`: every run is a new holder with noise of its own."""
+        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
+        query = self._query(epsilon)
+        growth = Grow(np.array([ROOT]), np.array([0]), np.array([[1, 2]]))
+        released = []
+        for own_seed in _seeds(seed, runs):
+            holder = Holder(rows, SeededNoise(own_seed), Ledger(epsilon), neighbours.max_rows)
+            if self.at == "children":
+                holder.grow(growth)  # the same partition of the same rows each time
+            released.append(tuple(holder.answer(query).ravel().tolist()))
+        return released
+
+    def _query(self, epsilon: Fraction) -> Query:
+        nodes = np.array([ROOT] if self.at == "root" else [1, 2])
+        return COUNTS[self.what](nodes, [epsilon] * len(nodes))
+
+
+def _count_cells(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
+    return CountCells(nodes, np.zeros_like(nodes), epsilons)
+
+
+COUNTS: dict[str, Callable[[IntArray, Sequence[Fraction]], Query]] = {
+    "rows": CountRows,
+    "class counts": CountLabels,
+    "cells": _count_cells,
+    "cells of every split": CountSplits,
+    "histograms of every column": CountColumns,
+}
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A whole fit: what a reader of the model and of the ledger sees of it.
+
+    With the cryptographic noise that protects people; seeded, what simulations draw instead.
+    """
+
+    method: str = "auto"
+    selector: str = "permute_and_flip"
+    budget: str = "auto"
+    criterion: str = "auto"
+    seeded: bool = False
+
+    @property
+    def name(self) -> str:
+        """See `Mechanism.name`."""
+        parts = [self.method, self.selector, self.budget, self.criterion, "seeded" if self.seeded else ""]
+        return f"fit: {self.method}, " + ", ".join(part for part in parts[1:] if part not in {"auto", ""})
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """See `Mechanism.outcomes`."""
+        model = PrivateTreeClassifier(
+            schema=neighbours.schema,
+            epsilon=float(epsilon),
+            method=self.method,
+            selector=self.selector,
+            budget=self.budget,
+            criterion=self.criterion,
+            max_splits=3,
+            max_rows=neighbours.max_rows,
+            neighbours="add-remove" if neighbours.replaced is None else "replace",
+        )
+        released = []
+        for own_seed in _seeds(seed, runs):
+            model.random_state = own_seed if self.seeded else None
+            model.fit_codes(*neighbours.sides[side])
+            released.append(_seen(model.tree_, model.ledger_, neighbours.probe))
+        return released
+
+
+def _seen(tree: Tree, ledger: Ledger, probe: Codes) -> Outcome:
+    """The first splits, the counts at the root and where the row would be, sizes, and all prices.
+
+    Prices are an entry of their own, because adaptive budgets are decided by what was released before.
+    """
+    leaf = int(tree.apply(probe)[0])
+    root = int(tree.split[0])
+    below = [int(tree.split[child[0]]) if root != LEAF else LEAF for child in (tree.left, tree.right)]
+    counts = np.rint(4 * np.concatenate([tree.counts[leaf], tree.counts[0]])).astype(int).tolist()
+    prices = tuple(entry.epsilon for entry in ledger.entries)
+    return (tree.n_leaves, root, *below, *counts, int(tree.counts[leaf].argmax()), str(hash(prices)))
+
+
+def _seeds(seed: int, runs: int) -> list[int]:
+    seeds: list[int] = np.random.SeedSequence(seed).generate_state(runs, np.uint64).tolist()
+    return seeds
+
+
+# ---- The suite ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One mechanism on one pair of neighbours, and the epsilon that it claims."""
+
+    mechanism: Mechanism
+    neighbours: Neighbours
+    epsilon: Fraction
+    share: float = 1.0  # of the suite's runs: what is slow is run less often
+
+    def run(self, runs: int, confidence: float, seed: int = 0) -> Finding:
+        """Bound the true epsilon from below."""
+        runs = max(8, round(runs * self.share))
+        first, second = (
+            self.mechanism.outcomes(self.neighbours, side, self.epsilon, runs, 2 * seed + side)
+            for side in (0, 1)
+        )
+        return Finding(self, audit_outcomes((first, second), confidence))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an audit found."""
+
+    audit: Audit
+    result: AuditResult
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the mechanism is proven to cost more than it claims."""
+        return self.result.lower_bound > self.audit.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "mechanism": self.audit.mechanism.name,
+            "neighbours": self.audit.neighbours.name,
+            "claimed": float(self.audit.epsilon),
+            "lower_bound": self.result.lower_bound,
+            "exceeds": self.exceeds,
+            "runs": self.result.runs,
+            "event": str(self.result.event),
+        }
+
+
+def suite(level: str = "full") -> list[Audit]:
+    """All audits of a level: "full" leaves nothing out, "quick" takes the worst neighbours at epsilon 1."""
+    if level not in LEVELS:
+        raise ValueError(f"level={level!r}; choose one of {', '.join(map(repr, LEVELS))}.")
+    every = catalogue()
+    one_more = [pair for pair in every if pair.replaced is None]
+    ways = [
+        Fitting(selector=selector, budget=budget) for selector in SELECTORS for budget in ("auto", *SCHEDULES)
+    ]
+    ways += [Fitting(method=method) for method in METHODS if method != "auto"]
+    if level == "full":
+        fits = _fits(every, ways, EPSILONS, share=0.05)
+        return [*_selections(one_more, EPSILONS), *_counts(one_more, EPSILONS), *fits]
+    one = EPSILONS[1:2]
+    worst, first_row = [every[0], every[1]], [pair for pair in every if "empty table" in pair.name]
+    ways = [Fitting(), Fitting(budget="decay"), Fitting(method="paper"), Fitting(method="noisy_columns")]
+    fits = _fits([worst[0], *first_row], ways, one, share=0.25)
+    return [*_selections([*worst, *first_row], one), *_counts([worst[0], *first_row], one), *fits]
+
+
+def _selections(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> Iterator[Audit]:
+    for pair in pairs:
+        for criterion in Criterion:
+            if criterion is Criterion.root_gini and pair.schema.n_classes != 2:
+                continue
+            for selector in SELECTORS:
+                for epsilon in epsilons:
+                    yield Audit(Selection(selector, criterion), pair, epsilon)
+
+
+def _counts(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> Iterator[Audit]:
+    for pair in pairs:
+        for at in ("root", "children"):
+            for what in COUNTS:
+                if what.startswith(("cells of every", "histograms")) and len(pair.schema.splits) > 10:
+                    continue  # hundreds of counts, each with hundreds of times the noise: slow, and nothing to see
+                for epsilon in epsilons:
+                    yield Audit(Counting(what, at), pair, epsilon, share=0.25)
+
+
+def _fits(
+    pairs: Sequence[Neighbours], ways: Sequence[Fitting], epsilons: Sequence[Fraction], share: float
+) -> Iterator[Audit]:
+    names = ("1 of 4", "empty table", "second row", "best candidate", "beyond a threshold", "replaced")
+    for pair in pairs:
+        if any(name in pair.name for name in names):
+            for way in ways:
+                for epsilon in epsilons:
+                    yield Audit(way, pair, epsilon, share)
+
+
+def run_suite(
+    level: str = "full", runs: int | None = None, jobs: int = 1, *, progress: bool = False
+) -> list[Finding]:
+    """Run all audits of a level; that any of them alarms falsely has probability at most 1e-6.
+
+    `runs` is the number of selections on each neighbour. The findings do not depend on `jobs`.
+    """
+    audits = suite(level)
+    confidence = suite_confidence(len(audits), FALSE_ALARM)
+    n_runs = RUNS[level] if runs is None else runs
+    found = _run_all(audits, n_runs, confidence, jobs)
+    if progress:
+        from rich.console import Console
+        from rich.progress import track
+
+        found = iter(track(found, description="auditing", total=len(audits), console=Console(stderr=True)))
+    return list(found)
+
+
+def _run_all(audits: Sequence[Audit], runs: int, confidence: float, jobs: int) -> Iterator[Finding]:
+    if jobs == 1:
+        return (audit.run(runs, confidence, seed) for seed, audit in enumerate(audits))
+    import joblib  # type: ignore[import-untyped, unused-ignore]
+
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    found: Iterator[Finding] = parallel(
+        joblib.delayed(audit.run)(runs, confidence, seed) for seed, audit in enumerate(audits)
+    )
+    return found

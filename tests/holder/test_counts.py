@@ -1,0 +1,253 @@
+"""Exact counts: every histogram equals a plain count, whatever the batches, threads and subtractions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow import Categorical, Numeric, Schema
+from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.encoding import Codes, encode
+from hedgerow.holder import counts as counts_module
+from hedgerow.holder.counts import GroupedRows
+
+
+class Rows:
+    """Random rows in narrow and wide columns, and the plain way of counting them."""
+
+    def __init__(self, seed, n_rows=2_000, n_classes=3):
+        rng = np.random.default_rng(seed)
+        columns = [
+            Numeric("a", 0, 1, 5, missing=True),
+            Numeric("b", 0, 1, 400),
+            Categorical("c", [f"k{i}" for i in range(6)]),
+            Categorical("d", list(range(300)), missing=True),
+            Numeric("e", 0, 1, [0.3]),
+        ]
+        self.schema = Schema(columns, label="y", classes=list(range(n_classes)))
+        self.bins = np.column_stack([rng.integers(0, n, n_rows) for n in self.schema.n_bins])
+        self.bins = self.bins.reshape(n_rows, len(columns))
+        places = encode(np.empty((0, 5)), all_numeric(self.schema)).places
+        is_wide = places[:, 0] == 1
+        self.codes = Codes(
+            np.ascontiguousarray(self.bins[:, ~is_wide]).astype(np.uint8),
+            np.ascontiguousarray(self.bins[:, is_wide]).astype(np.uint16),
+            places,
+        )
+        self.labels = rng.integers(0, n_classes, n_rows).astype(np.uint8)
+        self.rng = rng
+
+    def grouped(self, rows=None):
+        return GroupedRows(self.codes, self.labels, self.schema, rows)
+
+    def goes_left(self, split):
+        rule = self.schema.splits[split]
+        b = self.bins[:, rule.column]
+        return ((rule.first <= b) & (b <= rule.last)) | (b == rule.also)
+
+    def histogram(self, members):
+        """[bin x class] of the rows `members`, which may repeat, column after column."""
+        k = self.schema.n_classes
+        parts = [
+            np.bincount(b[members] * k + self.labels[members], minlength=n * k)
+            for b, n in zip(self.bins.T, self.schema.n_bins, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def cells(self, members, split):
+        left = self.goes_left(split)[members]
+        k = self.schema.n_classes
+        return [np.bincount(self.labels[members[side]], minlength=k).tolist() for side in (left, ~left)]
+
+
+def all_numeric(schema):
+    """A schema with as many bins in each column, into which a matrix of numbers may be encoded."""
+    columns = [Numeric(c.name, 0, 1, c.n_bins - 1) for c in schema.columns]
+    return Schema(columns, label="y", classes=[0])
+
+
+def histograms(grouped, nodes):
+    nodes = np.array(nodes, dtype=np.int64)
+    out = np.full((len(nodes), grouped._n_cells), -1)
+    for here, found in grouped.histograms(nodes):
+        out[here] = found
+    return out
+
+
+def grow(rows, grouped, n_waves=4, sample=None):
+    """Split at random, wave after wave; yields the nodes and their rows after every wave."""
+    members = {0: np.arange(len(rows.labels)) if sample is None else sample}
+    leaves, n_nodes = [0], 1
+    for _ in range(n_waves):
+        chosen = rows.rng.permutation(leaves)[: max(1, len(leaves) * 3 // 4)]
+        splits = rows.rng.integers(0, len(rows.schema.splits), len(chosen))
+        children = n_nodes + np.arange(2 * len(chosen)).reshape(-1, 2)
+        n_nodes += children.size
+        grouped.split(chosen.astype(np.int64), splits.astype(np.int64), children)
+        for node, split, (left, right) in zip(chosen.tolist(), splits, children.tolist(), strict=True):
+            mine = members[node]
+            goes_left = rows.goes_left(split)[mine]
+            members[left], members[right] = mine[goes_left], mine[~goes_left]
+            leaves.remove(node)
+            leaves += [left, right]
+        yield leaves, members
+
+
+def assert_all_counts_are_right(rows, grouped, leaves, members):
+    found = histograms(grouped, leaves)
+    for node, histogram in zip(leaves, found, strict=True):
+        assert (histogram == rows.histogram(members[node])).all(), node
+    k = rows.schema.n_classes
+    labels = grouped.label_counts(np.array(leaves))
+    assert labels.tolist() == [np.bincount(rows.labels[members[n]], minlength=k).tolist() for n in leaves]
+    splits = rows.rng.integers(0, len(rows.schema.splits), len(leaves))
+    cells = grouped.cells(np.array(leaves), splits)
+    assert cells.tolist() == [rows.cells(members[n], s) for n, s in zip(leaves, splits, strict=True)]
+
+
+@pytest.fixture(params=[1, 2, 5], ids=lambda n: f"{n} threads")
+def threads(request, monkeypatch):
+    monkeypatch.setattr(counts_module, "n_threads", lambda: request.param)
+    monkeypatch.setattr(counts_module, "ROWS_WORTH_A_THREAD", 1)
+    return request.param
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 7, 3_000])
+def test_counts_of_every_node_equal_a_plain_count(threads, n_rows):
+    rows = Rows(n_rows + threads, n_rows)
+    grouped = rows.grouped()
+    assert_all_counts_are_right(rows, grouped, [0], {0: np.arange(n_rows)})
+    for leaves, members in grow(rows, grouped):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 200])
+def test_any_number_of_classes_is_counted(n_classes):
+    rows = Rows(5, 1_000, n_classes)
+    grouped = rows.grouped()
+    for leaves, members in grow(rows, grouped, n_waves=2):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
+def test_more_than_256_classes_are_counted():
+    rows = Rows(6, 1_000, 1_000)
+    rows.labels = rows.rng.integers(0, 1_000, 1_000).astype(np.uint16)
+    for leaves, members in grow(rows, grouped := rows.grouped(), n_waves=2):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
+@pytest.mark.parametrize("n_histograms", [0, 1, 2, 3, 10])
+def test_little_memory_means_more_batches_and_the_same_counts(monkeypatch, n_histograms):
+    rows = Rows(8)
+    grouped = rows.grouped()
+    monkeypatch.setattr(counts_module, "MEMORY", n_histograms * 4 * grouped._n_cells)
+    for leaves, members in grow(rows, grouped, n_waves=5):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+        n_batches = sum(1 for _ in grouped.histograms(np.array(leaves)))
+        assert n_batches == -(-len(leaves) // max(2, n_histograms))
+        assert len(grouped._kept) <= max(1, n_histograms)
+
+
+def test_the_larger_sibling_is_the_parent_minus_the_smaller(monkeypatch):
+    rows = Rows(9)
+    grouped = rows.grouped()
+    histograms(grouped, [0])
+    grouped.split(np.array([0]), np.array([2]), np.array([[1, 2]]))
+    counted = []
+    count = GroupedRows._count
+    monkeypatch.setattr(
+        GroupedRows, "_count", lambda self, nodes, *rest: counted.extend(nodes) or count(self, nodes, *rest)
+    )
+    left = rows.goes_left(2)
+    found = histograms(grouped, [1, 2])
+    assert counted == [1 if left.sum() <= (~left).sum() else 2]
+    assert (found[0] == rows.histogram(np.flatnonzero(left))).all()
+    assert (found[1] == rows.histogram(np.flatnonzero(~left))).all()
+
+
+def test_counting_without_subtraction_gives_the_same(monkeypatch):
+    results = []
+    for subtract in (True, False):
+        rows = Rows(10)
+        grouped = rows.grouped()
+        if not subtract:
+            monkeypatch.setattr(GroupedRows, "_is_larger_sibling", lambda *_: False)
+        found = [histograms(grouped, leaves) for leaves, _ in grow(rows, grouped, n_waves=5)]
+        results.append(found)
+    assert all((a == b).all() for a, b in zip(*results, strict=True))
+
+
+def test_the_children_of_a_node_add_up_to_it():
+    rows = Rows(11)
+    grouped = rows.grouped()
+    before = histograms(grouped, [0])[0]
+    grouped.split(np.array([0]), np.array([700]), np.array([[1, 2]]))
+    grouped._kept.clear()  # so that the children are counted, not subtracted
+    assert (histograms(grouped, [1])[0] + histograms(grouped, [2])[0] == before).all()
+    cells = grouped.cells(np.array([0]), np.array([700]))[0]
+    assert cells.tolist() == grouped.label_counts(np.array([1, 2])).tolist()
+
+
+def test_a_sample_by_row_index_is_counted_alone_and_copies_nothing(threads):
+    rows = Rows(12)
+    sample = rows.rng.choice(2_000, 900).astype(np.int32)  # with repetition
+    grouped = rows.grouped(sample)
+    assert grouped._codes is rows.codes
+    assert_all_counts_are_right(rows, grouped, [0], {0: sample})
+    for leaves, members in grow(rows, grouped, n_waves=3, sample=sample):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
+def test_rows_are_never_changed():
+    rows = Rows(13)
+    before = rows.codes.narrow.copy(), rows.codes.wide.copy(), rows.labels.copy()
+    for _ in grow(rows, rows.grouped()):
+        pass
+    assert (rows.codes.narrow == before[0]).all()
+    assert (rows.codes.wide == before[1]).all()
+    assert (rows.labels == before[2]).all()
+
+
+def test_a_node_without_rows_counts_nothing():
+    rows = Rows(14, 50)
+    rows.bins[:, 4] = 0
+    rows.codes.column(4)[:] = 0
+    everything_left = next(i for i, s in enumerate(rows.schema.splits) if s.text == "e <= 0.3")
+    grouped = rows.grouped()
+    grouped.split(np.array([0]), np.array([everything_left]), np.array([[1, 2]]))
+    grouped.split(np.array([2, 1]), np.array([0, 3]), np.array([[3, 4], [5, 6]]))
+    assert grouped.label_counts(np.array([2, 3, 4])).sum() == 0
+    assert histograms(grouped, [2, 3, 4]).sum() == 0
+    assert grouped.label_counts(np.array([5, 6])).sum() == 50
+
+
+def test_many_nodes_are_counted_in_one_pass(threads):
+    rows = Rows(15, 5_000)
+    grouped = rows.grouped()
+    for leaves, members in grow(rows, grouped, n_waves=9):
+        last = leaves, members
+    assert len(last[0]) > 100
+    assert_all_counts_are_right(rows, grouped, *last)
+
+
+@pytest.mark.parametrize("criterion", [Criterion.gini, Criterion.entropy, Criterion.error])
+def test_scores_are_minus_the_impurity_of_both_sides(criterion):
+    rows = Rows(16, 500)
+    grouped = rows.grouped()
+    for leaves, members in grow(rows, grouped, n_waves=2):
+        scores = grouped.scores(histograms(grouped, leaves).astype(np.int32), criterion)
+        assert scores.shape == (len(leaves), len(rows.schema.splits))
+        for node, found in zip(leaves, scores, strict=True):
+            cells = np.array([rows.cells(members[node], s) for s in range(len(rows.schema.splits))])
+            assert (found == -weighted_impurities(cells, criterion).sum(axis=1)).all()
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(0, 300), n_classes=st.sampled_from([1, 2, 3, 20]))
+def test_random_trees_of_splits_count_like_a_plain_count(seed, n_rows, n_classes):
+    rows = Rows(seed, n_rows, n_classes)
+    grouped = rows.grouped()
+    for leaves, members in grow(rows, grouped, n_waves=3):
+        assert_all_counts_are_right(rows, grouped, leaves, members)
