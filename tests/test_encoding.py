@@ -258,7 +258,8 @@ ALL_MISSING = {
 
 @pytest.mark.parametrize("kind", ALL_MISSING)
 @pytest.mark.parametrize(
-    "column", [Numeric("x", 0, 1, 2, True), Categorical("x", [1, 2], True), Categorical("x", ["a", "b"], True)]
+    "column",
+    [Numeric("x", 0, 1, 2, True), Categorical("x", [1, 2], True), Categorical("x", ["a", "b"], True)],
 )
 def test_a_column_of_nothing_but_missing_values_has_one_bin(kind, column):
     assert bins(ALL_MISSING[kind], schema_of(column)) == [3, 3]
@@ -400,7 +401,9 @@ def test_a_table_that_does_not_fit_is_refused_by_column_and_never_quotes_a_row(t
     assert SECRET not in message
 
 
-@pytest.mark.parametrize("table", [np.array([["2020-01-01"]], "M8[D]"), np.array([["a"]]), np.array([[b"a"]])])
+@pytest.mark.parametrize(
+    "table", [np.array([["2020-01-01"]], "M8[D]"), np.array([["a"]]), np.array([[b"a"]])]
+)
 def test_integer_categories_in_a_column_of_other_things_are_refused_by_name(table):
     with pytest.raises(InvalidTable, match="column 'x' holds numbers in the schema"):
         encode(table, schema_of(Categorical("x", [1, 2])))

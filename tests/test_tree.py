@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 
@@ -80,14 +81,12 @@ def test_probabilities_are_shares_and_uniform_where_nothing_is_known():
 
 
 def test_the_tree_in_words():
-    assert small_tree().export_text() == "\n".join(
-        [
-            "|--- size <= 2 or missing: no (100.0%)",
-            "|--- not (size <= 2 or missing)",
-            "|   |--- colour == red: no (75.0%)",
-            "|   |--- not (colour == red): yes (87.5%)",
-        ]
-    )
+    assert small_tree().export_text().splitlines() == [
+        "|--- size <= 2 or missing: no (100.0%)",
+        "|--- not (size <= 2 or missing)",
+        "|   |--- colour == red: no (75.0%)",
+        "|   |--- not (colour == red): yes (87.5%)",
+    ]
     assert one_leaf((1.0, 3.0)).export_text() == "yes (75.0%)"
 
 
@@ -267,7 +266,28 @@ def test_a_number_beyond_every_float_is_refused():
 # Mutations
 
 SCRAPS = st.sampled_from(
-    [None, True, False, 0, 1, -1, 2, 3, 5, 2**31, 10**400, 0.5, -0.0, 1e308, "", "no", "numeric", [], {}, [[]]]
+    [
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        3,
+        5,
+        2**31,
+        10**400,
+        0.5,
+        -0.0,
+        1e308,
+        "",
+        "no",
+        "numeric",
+        [],
+        {},
+        [[]],
+    ]
 )
 
 
@@ -310,14 +330,11 @@ def test_a_mutated_file_is_a_valid_tree_or_refused_and_nothing_else(data):
         mutate(document, data.draw)
     fix_hash = data.draw(st.booleans())
     if fix_hash:
-        try:
+        with contextlib.suppress(ValueError, KeyError):
             document["schema_hash"] = Schema.from_dict(document["schema"]).hash
-        except (ValueError, KeyError):
-            pass
     try:
         tree = load(document)
-    except InvalidModel as error:
-        assert str(error)
+    except InvalidModel:
         return
     assert load(tree.to_dict()) == tree
     assert tree.n_leaves == tree.n_splits + 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -58,6 +58,12 @@ class BudgetRule(Protocol):
     def root(self) -> Epsilon:
         """What the first release, the class counts of all rows, may cost; 0 for no such release."""
 
+    def settle(self, root: Standing) -> BudgetRule:
+        """The rule, once the class counts of all rows are (roughly) known."""
+
+    def explain(self, root: Standing) -> list[str]:
+        """What the rule does and why, in sentences."""
+
     def node(self, node: Standing) -> NodeBudget | None:
         """The budget of a node; None if it is to be a leaf."""
 
@@ -72,10 +78,22 @@ class Unlimited:
     criterion: Criterion
     root: Epsilon = 0
 
+    def settle(self, root: Standing) -> BudgetRule:
+        """See `BudgetRule.settle`."""
+        del root
+        return self
+
+    def explain(self, root: Standing) -> list[str]:
+        """See `BudgetRule.explain`."""
+        del root
+        return ["epsilon is infinite: exact counts, no noise, no privacy."]
+
     def node(self, node: Standing) -> NodeBudget | None:
         """Everything, unless the node is pure."""
         rows = node.counts.sum()
-        return None if rows > 0 and node.counts.max() == rows else NodeBudget(self.criterion, math.inf, math.inf)
+        return (
+            None if rows > 0 and node.counts.max() == rows else NodeBudget(self.criterion, math.inf, math.inf)
+        )
 
     def leaf(self, left: Epsilon) -> Epsilon:
         """Everything."""
@@ -110,13 +128,15 @@ SCHEDULES: dict[str, Callable[[int, int], Fraction]] = {
 class Scheduled:
     """A fixed share for each depth, and a fixed share for the leaves.
 
-    Of a node's share, `weigh` counts its rows, `select` chooses the split, the rest counts its cells.
+    Of a node's share, `weigh` counts its rows, `select` chooses the split, the rest counts its cells. How many
+    depths there are is planned from the number of rows, as `planner` does it, if `depths` is None.
     """
 
     criterion: Criterion
     epsilon: Fraction
     schedule: str
-    depths: int
+    depths: int | None
+    planner: Adaptive
     leaf_fraction: Fraction
     root_fraction: Fraction
     select: Fraction
@@ -127,9 +147,28 @@ class Scheduled:
         """See `BudgetRule.root`."""
         return self.epsilon * self.root_fraction
 
+    def settle(self, root: Standing) -> BudgetRule:
+        """See `BudgetRule.settle`."""
+        if self.depths is not None:
+            return self
+        return replace(self, depths=max(1, round(self.planner.levels(root))))
+
+    def explain(self, root: Standing) -> list[str]:
+        """See `BudgetRule.explain`."""
+        weigh, inner = self.weigh, 1 - self.leaf_fraction - self.root_fraction
+        return [
+            f"{_percent(self.root_fraction)} of epsilon counted the classes of all rows: about "
+            f"{root.counts.sum():.0f} rows.",
+            f"{_percent(inner)} are spread over {self.depths} depths ({self.schedule}); of a node's share "
+            f"{_percent(weigh)} count its rows, {_percent((1 - weigh) * self.select)} choose its split, "
+            f"{_percent((1 - weigh) * (1 - self.select))} count the split's cells.",
+            f"{_percent(self.leaf_fraction)} label the leaves.",
+            f"The criterion is {self.criterion.name}.",
+        ]
+
     def node(self, node: Standing) -> NodeBudget | None:
         """See `BudgetRule.node`."""
-        if node.depth > self.depths:
+        if self.depths is None or node.depth > self.depths:
             return None
         inner = self.epsilon * (1 - self.leaf_fraction - self.root_fraction)
         share = inner * SCHEDULES[self.schedule](node.depth, self.depths)
@@ -170,6 +209,7 @@ class Adaptive:
     n_classes: int
     max_rows: int
     criterion: Criterion | None = None
+    max_depth: int | None = None
     root_fraction: Fraction = Fraction(3, 100)
     select: Fraction = Fraction(17, 20)
     reach: float = 0.2
@@ -183,6 +223,35 @@ class Adaptive:
     def root(self) -> Epsilon:
         """See `BudgetRule.root`."""
         return self.epsilon * self.root_fraction
+
+    def settle(self, root: Standing) -> BudgetRule:
+        """See `BudgetRule.settle`: every node decides for itself."""
+        del root
+        return self
+
+    def explain(self, root: Standing) -> list[str]:
+        """See `BudgetRule.explain`."""
+        levels = self.levels(root)
+        impurity = float(weighted_impurities(root.counts, Criterion.gini))
+        bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
+        noise = bound / float(root.left) * math.log(max(self.n_candidates, 2))
+        plan = (
+            f"about {levels:.1f} levels are planned below the root"
+            if levels >= self.least_levels
+            else ("no split is worth its price, so the tree is one leaf")
+        )
+        return [
+            f"{_percent(self.root_fraction)} of epsilon counted the classes of all rows: about "
+            f"{root.counts.sum():.0f} rows.",
+            f"Their impurity is worth {impurity:.0f} rows; choosing among {self.n_candidates} splits of "
+            f"{self.n_classes} classes with all that is left would be off by about {noise:.0f} rows: {plan}.",
+            "Every node plans again from its own noisy counts. It spends its part of what its path has left, "
+            f"{_percent(self.select)} of it on choosing the split and the rest on counting its cells; a leaf "
+            "spends all that is left on its class counts.",
+            f"The criterion is {self.criterion.name}."
+            if self.criterion is not None
+            else "The criterion is gini; error for the last level planned, where it needs half the noise.",
+        ]
 
     def node(self, node: Standing) -> NodeBudget | None:
         """See `BudgetRule.node`."""
@@ -202,7 +271,8 @@ class Adaptive:
         impurity = float(weighted_impurities(node.counts, Criterion.gini))
         bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
         noise = (bound / float(node.left) + self.sampling) * math.log(max(self.n_candidates, 2))
-        return _levels(self.reach * math.sqrt(node.promise) * impurity / noise, self.growth)
+        levels = _levels(self.reach * math.sqrt(node.promise) * impurity / noise, self.growth)
+        return levels if self.max_depth is None else min(levels, self.max_depth - node.depth + 1)
 
     def leaf(self, left: Epsilon) -> Epsilon:
         """See `BudgetRule.leaf`: all that is left."""
@@ -222,7 +292,8 @@ def promise(above: FloatArray, counts: FloatArray, children: FloatArray, varianc
     whole = weighted_impurities(counts, Criterion.gini)
     gain = np.maximum(whole - weighted_impurities(children, Criterion.gini).sum(axis=1), 0.0)
     gained = (gain + noise * USUAL_GAIN * above) / (whole + noise)
-    return np.clip(np.sqrt(above * gained / USUAL_GAIN), 0.2, 5.0)
+    passed_on: FloatArray = np.clip(np.sqrt(above * gained / USUAL_GAIN), 0.2, 5.0)
+    return passed_on
 
 
 def _levels(ratio: float, growth: float) -> float:
@@ -235,3 +306,7 @@ def _levels(ratio: float, growth: float) -> float:
         else:
             high = middle
     return low
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(100 * share):.3g} %"

@@ -228,8 +228,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             min_gain=self.min_gain,
             max_rows=max_rows,
         )
-        self.plan_ = make_plan(self.schema_, wishes)
-        self.tree_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, self.plan_)
+        plan = make_plan(self.schema_, wishes)
+        self.tree_, self.plan_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, plan)
         return self
 
     def _leaks(self) -> list[str]:

@@ -10,8 +10,10 @@ from typing import Any, cast
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils as _cgutils
 from numba.extending import intrinsic
+
+cgutils: Any = _cgutils  # untyped
 
 AHEAD = 24  # rows: long enough to hide a fetch from memory, short enough not to be evicted before use
 
@@ -21,7 +23,7 @@ def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return cast(Callable[..., Any], njit(cache=True, nogil=True)(kernel))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _prefetch_row(typing_context: Any, array: Any, row: Any) -> Any:
     """prefetch_row(array, row): start loading array[row], a row of a two-dimensional array; never fails.
 

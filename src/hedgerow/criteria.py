@@ -108,7 +108,8 @@ def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> in
     Selectors depend on differences of scores only, so the range of the changes is what counts.
     """
     exact = impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS
-    return math.ceil(exact) + 1 + math.ceil(2 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
+    rounded = math.ceil(2 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
+    return int(math.ceil(exact)) + 1 + rounded
 
 
 def rounding_error(n_classes: int, max_rows: int) -> float:

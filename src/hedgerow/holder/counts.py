@@ -102,7 +102,9 @@ class GroupedRows:
         for here, histograms in self.histograms(distinct):
             mine = np.flatnonzero((place >= here[0]) & (place <= here[-1]))
             rules = self.schema.split_table[splits[mine]]
-            out[mine] = _cells(histograms, place[mine] - here[0], self._bin_start, rules, self.schema.n_classes)
+            out[mine] = _cells(
+                histograms, place[mine] - here[0], self._bin_start, rules, self.schema.n_classes
+            )
         return out
 
     def all_cells(self, nodes: IntArray) -> IntArray:

@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from hedgerow.criteria import score_sensitivity, to_fixed_point
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.messages import ROOT, CountCells, CountColumns, CountLabels, CountRows, CountSplits, Grow, IntArray, Nominate, Query
+from hedgerow.messages import (
+    ROOT,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    IntArray,
+    Nominate,
+    Query,
+)
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.privacy.selectors import SELECTORS
@@ -95,12 +106,16 @@ class Holder:
         noisy = counts.reshape(len(counts), -1).copy()
         for (epsilon,), here in _alike(np.arange(len(counts)), query.epsilons):
             if not math.isinf(epsilon):
-                noisy[here] = self._noise.laplace(noisy[here], sensitivity / Fraction(epsilon), self._keys(query, here))
+                noisy[here] = self._noise.laplace(
+                    noisy[here], sensitivity / Fraction(epsilon), self._keys(query, here)
+                )
         return noisy.reshape(counts.shape)
 
     def _keys(self, query: Query, here: IntArray) -> NDArray[np.uint64]:
         """A number for each (kind of query, path): seeded noise does not depend on the order of asking."""
-        purpose = {CountRows: 1, Nominate: 2, CountCells: 3, CountLabels: 4, CountSplits: 5, CountColumns: 6}[type(query)]
+        purpose = {CountRows: 1, Nominate: 2, CountCells: 3, CountLabels: 4, CountSplits: 5, CountColumns: 6}[
+            type(query)
+        ]
         paths = [self._path_key[node] for node in query.nodes[here].tolist()]
         return np.array([_mix(8 * path + purpose) for path in paths], dtype=np.uint64)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hedgerow.budget import BudgetRule, Epsilon, NodeBudget, Standing, promise
 from hedgerow.criteria import Criterion, weighted_impurities
@@ -32,6 +31,15 @@ class Plan:
     max_depth: int | None = None
     min_weight: float = 0.0
     min_gain: float | None = None  # None: what was worth evaluating is split
+    reasons: tuple[str, ...] = ()
+
+    def explain(self) -> str:
+        """What was planned, and why, for people."""
+        head = f"epsilon {float(self.epsilon):g} (adding or removing a row), {self.private_split}"
+        limits = f"At most {self.max_splits} splits" + (
+            f", {self.max_depth} deep." if self.max_depth else "."
+        )
+        return "\n".join([head, *self.reasons, limits])
 
     def node_budget(self, node: Node, counts: FloatArray, n_rows: float) -> NodeBudget | None:
         """What evaluating a node with about `counts` [class] rows may cost; None if it is to be a leaf."""
@@ -49,13 +57,13 @@ class Coordinator:
     def __init__(self, network: Network) -> None:
         self._network = network
 
-    def learn(self, schema: Schema, plan: Plan) -> Tree:
-        """Grow a tree as `plan` says, then label its leaves."""
+    def learn(self, schema: Schema, plan: Plan) -> tuple[Tree, Plan]:
+        """Grow a tree as `plan` says, then label its leaves; the plan comes back with its reasons."""
         study = _Study(self._network, schema, plan)
         root = study.root()
         top_down(root, study.evaluate, study.open_children, plan.max_splits)
         study.label(list(root.leaves()))
-        return study.finish(root)
+        return study.finish(root), study.plan
 
 
 class _Study:
@@ -64,22 +72,25 @@ class _Study:
     def __init__(self, network: Network, schema: Schema, plan: Plan) -> None:
         self._network = network
         self._schema = schema
-        self._plan = plan
+        self.plan = plan
         self._numbers = ROOT + 1
         self._n_rows = math.nan  # estimated
 
     def root(self) -> Node:
         """The root, with the class counts of all rows if the plan pays for them."""
         nothing = np.zeros(self._schema.n_classes)
-        root = Node(ROOT, 1, 1, self._plan.epsilon, nothing, math.inf, nothing, math.inf)
-        if self._plan.budget.root:
-            self._measure([root], [self._plan.budget.root])
+        root = Node(ROOT, 1, 1, self.plan.epsilon, nothing, math.inf, nothing, math.inf)
+        if self.plan.budget.root:
+            self._measure([root], [self.plan.budget.root])
             self._n_rows = max(float(root.counts.sum()), 1.0)
+        known = Standing(root.depth, on_simplex(root.counts), root.left)
+        budget = self.plan.budget.settle(known)
+        self.plan = replace(self.plan, budget=budget, reasons=tuple(budget.explain(known)))
         return root
 
     def evaluate(self, nodes: Sequence[Node]) -> None:
         """Find a split for each node that may be split, count its cells, and say if it is wanted."""
-        plan = self._plan
+        plan = self.plan
         if not nodes:
             return
         counts = on_simplex(np.array([node.counts for node in nodes]))
@@ -108,7 +119,7 @@ class _Study:
 
     def _judge(self, nodes: Sequence[Node], rows: IntArray | None) -> None:
         """How much would each split gain, and is it worth a place in the queue?"""
-        plan = self._plan
+        plan = self.plan
         cells = on_simplex(np.array([node.cells for node in nodes]))
         impurities = weighted_impurities(
             np.concatenate([cells, cells.sum(axis=1, keepdims=True)], axis=1), plan.criterion
@@ -136,14 +147,14 @@ class _Study:
 
     def label(self, leaves: Sequence[Node]) -> None:
         """Count the classes at the leaves, each with what the rule grants from what its path has left."""
-        budgets = [self._plan.budget.leaf(leaf.affordable) for leaf in leaves]
+        budgets = [self.plan.budget.leaf(leaf.affordable) for leaf in leaves]
         paid = [(leaf, budget) for leaf, budget in zip(leaves, budgets, strict=True) if budget > 0]
         if paid:
             self._measure([leaf for leaf, _ in paid], [budget for _, budget in paid])
 
     def finish(self, root: Node) -> Tree:
         """Reconcile all that was released and assemble the tree."""
-        if math.isfinite(self._plan.epsilon):
+        if math.isfinite(self.plan.epsilon):
             least_squares(root)
         return _assemble(root, self._schema)
 
@@ -159,7 +170,8 @@ class _Study:
 
 def sum_answers(answers: Sequence[IntArray]) -> IntArray:
     """What all holders have together."""
-    return np.sum(answers, axis=0)
+    total: IntArray = np.sum(answers, axis=0)
+    return total
 
 
 def _numbers(nodes: Iterator[Node] | Sequence[Node]) -> IntArray:

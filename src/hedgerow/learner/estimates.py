@@ -15,7 +15,6 @@ import numpy as np
 
 from hedgerow.learner.topdown import FloatArray, Node
 
-
 EXACT = 1e-12  # the variance that stands for none: a weight must be finite
 
 
@@ -57,7 +56,8 @@ def on_simplex(counts: FloatArray) -> FloatArray:
     ordered = -np.sort(-counts, axis=-1)
     excess = (np.cumsum(ordered, axis=-1) - totals) / np.arange(1, counts.shape[-1] + 1)
     kept = np.maximum(np.count_nonzero(ordered > excess, axis=-1, keepdims=True), 1)
-    return np.maximum(counts - np.take_along_axis(excess, kept - 1, axis=-1), 0.0)
+    projected: FloatArray = np.maximum(counts - np.take_along_axis(excess, kept - 1, axis=-1), 0.0)
+    return projected
 
 
 def least_squares(root: Node) -> None:

@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hedgerow.budget import SCHEDULES, Adaptive, BudgetRule, Epsilon, Scheduled, Unlimited
+from hedgerow.budget import Adaptive, BudgetRule, Epsilon, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import SelectSplit
 from hedgerow.schema import Schema
 
-PAPER_LEAF_FRACTION = Fraction(1, 2)
 PAPER_TARGET_ERROR = 0.1
 PAPER_MIN_GAIN = 0.01
 
@@ -36,23 +35,19 @@ class Wishes:
 
 def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     """The plan for one holder."""
-    criterion = None if wishes.criterion == "auto" else Criterion[wishes.criterion]
-    if wishes.method == "paper":
-        criterion = criterion or Criterion.entropy
-        selector = "report_noisy_max"
-    else:
-        selector = wishes.selector
     is_paper = wishes.method == "paper"
-    target_error = (
-        (PAPER_TARGET_ERROR if is_paper else 0.0) if wishes.target_error is None else wishes.target_error
-    )
-    min_gain = wishes.min_gain
-    if min_gain is None and not isinstance(wishes.epsilon, Fraction):
-        min_gain = 0.0
-    elif min_gain is None and is_paper:
+    criterion = None if wishes.criterion == "auto" else Criterion[wishes.criterion]
+    if is_paper and criterion is None:
+        criterion = Criterion.entropy
+    target_error, min_gain = wishes.target_error, wishes.min_gain
+    if target_error is None:
+        target_error = PAPER_TARGET_ERROR if is_paper else 0.0
+    if min_gain is None and is_paper:
         min_gain = PAPER_MIN_GAIN
+    elif min_gain is None and math.isinf(wishes.epsilon):
+        min_gain = 0.0
     return Plan(
-        private_split=SelectSplit(selector),
+        private_split=SelectSplit("report_noisy_max" if is_paper else wishes.selector),
         budget=_budget(schema, wishes, criterion),
         criterion=criterion or Criterion.gini,
         epsilon=wishes.epsilon,
@@ -67,14 +62,36 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None) -> Budg
     epsilon = wishes.epsilon
     if not isinstance(epsilon, Fraction):
         return Unlimited(criterion or Criterion.gini)
-    if wishes.method == "paper":
-        leaf = PAPER_LEAF_FRACTION if wishes.leaf_fraction is None else Fraction(wishes.leaf_fraction)
-        schedule = "decay" if wishes.budget == "auto" else wishes.budget
-        half = Fraction(1, 2)
-        return Scheduled(
-            epsilon, schedule, wishes.max_depth or wishes.max_splits, leaf, Fraction(1, 100), half, half
-        )
-    if wishes.budget in SCHEDULES:
-        leaf = Fraction(15, 100) if wishes.leaf_fraction is None else Fraction(wishes.leaf_fraction)
-        return Scheduled(criterion or Criterion.gini, epsilon, wishes.budget, wishes.max_depth or 8, leaf, Fraction(1, 50), Fraction(3, 4))
-    return Adaptive(epsilon, len(schema.splits), schema.n_classes, wishes.max_rows, criterion)
+    adaptive = Adaptive(
+        epsilon, len(schema.splits), schema.n_classes, wishes.max_rows, criterion, wishes.max_depth
+    )
+    is_paper = wishes.method == "paper"
+    if wishes.budget == "auto" and not is_paper:
+        return adaptive
+    usual = PAPER_SHARES if is_paper else SHARES
+    return Scheduled(
+        criterion=criterion or Criterion.gini,
+        epsilon=epsilon,
+        schedule="decay" if wishes.budget == "auto" else wishes.budget,
+        depths=wishes.max_splits if is_paper and wishes.max_depth is None else wishes.max_depth,
+        planner=adaptive,
+        leaf_fraction=usual.leaf if wishes.leaf_fraction is None else Fraction(repr(wishes.leaf_fraction)),
+        root_fraction=usual.root,
+        select=usual.select,
+        weigh=usual.weigh,
+    )
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How epsilon is divided: to the root's and the leaves' class counts; a node's part, within itself."""
+
+    root: Fraction
+    leaf: Fraction
+    select: Fraction
+    weigh: Fraction
+
+
+SHARES = Shares(Fraction(3, 100), Fraction(15, 100), Fraction(3, 4), Fraction(0))
+# The paper pays nothing for the number of all rows, which it takes to be public; we do.
+PAPER_SHARES = Shares(Fraction(1, 100), Fraction(1, 2), Fraction(1, 2), Fraction(1, 2))

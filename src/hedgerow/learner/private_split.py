@@ -141,7 +141,9 @@ def _potentials(cells: NDArray[np.float64], criteria: Sequence[Criterion]) -> ND
     return out
 
 
-def _cells_of(histograms: NDArray[np.float64], schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _cells_of(
+    histograms: NDArray[np.float64], schema: Schema
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells [split, side, class] from histograms [bin, class], and how many bins a cell is the sum of."""
     starts = np.concatenate([[0], np.cumsum(schema.n_bins)])
     cells = np.empty((len(schema.splits), 2, schema.n_classes))

@@ -39,9 +39,7 @@ class Ledger:
     one more: with `neighbours="replace"` every release costs twice its price.
     """
 
-    def __init__(
-        self, grant: Epsilon, *, neighbours: str = "add-remove", leaks: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, grant: Epsilon, *, neighbours: str = "add-remove", leaks: Sequence[str] = ()) -> None:
         self.grant = grant
         self.neighbours = neighbours
         self.leaks = tuple(leaks)
