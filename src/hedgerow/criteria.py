@@ -107,9 +107,10 @@ def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> in
     two scores apart by less than one unit more, computing each in double precision by `rounding_error` more.
     Selectors depend on differences of scores only, so the range of the changes is what counts.
     """
-    exact = impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS
-    rounded = math.ceil(2 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
-    return int(math.ceil(exact)) + 1 + rounded
+    error = rounding_error(n_classes, max_rows)
+    exact: int = math.ceil(impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS)
+    rounding: int = 1 + math.ceil(2 * error * 2**FRACTION_BITS)
+    return exact + rounding
 
 
 def rounding_error(n_classes: int, max_rows: int) -> float:

@@ -28,7 +28,11 @@ class SchemaMismatch(HedgerowError, ValueError):
     """Two parties, or a model and a user, mean different schemas."""
 
 
-class BudgetExceeded(HedgerowError):
+class Refused(HedgerowError):
+    """A data holder does not do what it was asked; nothing was released, nothing charged."""
+
+
+class BudgetExceeded(Refused):
     """A release would cost more than the data holder has granted; nothing was released."""
 
 

@@ -232,6 +232,23 @@ def test_many_nodes_are_counted_in_one_pass(threads):
     assert_all_counts_are_right(rows, grouped, *last)
 
 
+def test_threads_that_share_a_node_never_write_to_the_same_histogram(monkeypatch):
+    rows = Rows(17, 1_000)
+    monkeypatch.setattr(counts_module, "n_threads", lambda: 4)
+    monkeypatch.setattr(counts_module, "ROWS_WORTH_A_THREAD", 1)
+    count, spares = counts_module._count, {}
+
+    def recorded(*arguments):
+        begin, spare = arguments[6], arguments[-1]
+        count(*arguments)
+        spares[begin] = int(spare.sum())
+
+    monkeypatch.setattr(counts_module, "_count", recorded)
+    assert (histograms(rows.grouped(), [0])[0] == rows.histogram(np.arange(1_000))).all()
+    # The first thread counts into the node's own histogram, the others' 250 rows x 5 columns are apart.
+    assert spares == {0: 0, 250: 1_250, 500: 1_250, 750: 1_250}
+
+
 @pytest.mark.parametrize("criterion", [Criterion.gini, Criterion.entropy, Criterion.error])
 def test_scores_are_minus_the_impurity_of_both_sides(criterion):
     rows = Rows(16, 500)

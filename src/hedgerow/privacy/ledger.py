@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from hedgerow.errors import BudgetExceeded, HedgerowError
+from hedgerow.errors import BudgetExceeded, Refused
 
 WHOLE = 0
 
@@ -107,7 +107,7 @@ class Ledger:
             or len(set(into)) < len(into)
             or any(p in self._along for p in into)
         ):
-            raise HedgerowError(f"part {part} cannot be divided into {into}: unknown, or named before.")
+            raise Refused(f"part {part} cannot be divided into {into}: unknown, or named before.")
         self._into[part] = into
         for new in into:
             self._along[new] = self._along[part]
@@ -119,9 +119,9 @@ class Ledger:
         entries = []
         for part, epsilon in zip(parts, epsilons, strict=True):
             if part not in self._along:
-                raise HedgerowError(f"part {part} is unknown; nothing is released about it.")
+                raise Refused(f"part {part} is unknown; nothing is released about it.")
             if not epsilon > 0:
-                raise HedgerowError(f"a release costs a positive epsilon, not {epsilon}.")
+                raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
             price = epsilon * self._factor
             for reached in self._below(part):
                 after[reached] = after[reached] + price

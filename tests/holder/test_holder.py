@@ -1,0 +1,394 @@
+"""The data holder: charged before noise, refused without a trace, and nothing but noise depends on the rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hedgerow import BudgetExceeded, Categorical, HedgerowError, Numeric, PrivateTreeClassifier, Schema
+from hedgerow.classifier import BUDGETS, METHODS
+from hedgerow.criteria import Criterion
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Holder
+from hedgerow.messages import (
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    Nominate,
+    Query,
+)
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise
+from hedgerow.privacy.selectors import SELECTORS
+
+SCHEMA = Schema(
+    [Numeric("x", low=0, high=1, thresholds=3), Categorical("c", ["a", "b"])],
+    label="y",
+    classes=["no", "yes"],
+)
+ONE = Fraction(1)
+Table = tuple[NDArray[np.object_], NDArray[np.str_]]
+
+
+def table(n_rows: int, seed: int = 0, labels: tuple[str, ...] = ("no", "yes")) -> Table:
+    rng = np.random.default_rng(seed)
+    values = np.empty((n_rows, 2), dtype=object)
+    values[:, 0] = rng.uniform(0, 1, n_rows)
+    values[:, 1] = rng.choice(["a", "b", "other"], n_rows)
+    return values, rng.choice(labels, n_rows)
+
+
+def holder(rows: Table, noise: Noise | None = None, grant: Fraction | float = Fraction(100)) -> Holder:
+    grouped = GroupedRows(encode(rows[0], SCHEMA), encode_labels(rows[1], SCHEMA), SCHEMA)
+    return Holder(grouped, noise or SeededNoise(1), Ledger(grant), max_rows=1000)
+
+
+def growth(node: int, split: int, left: int, right: int) -> Grow:
+    return Grow(np.array([node]), np.array([split]), np.array([[left, right]]))
+
+
+KINDS: dict[str, Callable[[list[int], Fraction | float], Query]] = {
+    "rows": lambda nodes, price: CountRows(np.array(nodes), [price] * len(nodes)),
+    "class counts": lambda nodes, price: CountLabels(np.array(nodes), [price] * len(nodes)),
+    "cells": lambda nodes, price: CountCells(
+        np.array(nodes), np.arange(len(nodes)) % 4, [price] * len(nodes)
+    ),
+    "cells of every split": lambda nodes, price: CountSplits(np.array(nodes), [price] * len(nodes)),
+    "histograms": lambda nodes, price: CountColumns(np.array(nodes), [price] * len(nodes)),
+} | {
+    f"{selector}, {criterion.name}": lambda nodes, price, selector=selector, criterion=criterion: Nominate(  # type: ignore[misc]
+        np.array(nodes), [criterion] * len(nodes), selector, [price] * len(nodes)
+    )
+    for selector, criterion in itertools.product(SELECTORS, Criterion)
+}
+TABLES = {
+    "empty": table(0),
+    "one row": table(1),
+    "one class": table(50, labels=("yes",)),
+    "full": table(200),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+# ---- The account -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A source of noise that fails at the first draw."""
+
+    private: bool = True
+
+    def laplace(self, values: object, scale: object, keys: object) -> NDArray[np.int64]:
+        raise OSError("no entropy")
+
+    def tape(self, key: int) -> object:
+        raise OSError("no entropy")
+
+
+@every_kind
+def test_a_query_is_charged_before_noise_is_drawn(kind: str) -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="no entropy"):
+        asked.answer(KINDS[kind]([0], Fraction(1, 3)))
+    assert asked.ledger.spent == Fraction(1, 3)
+
+
+@every_kind
+def test_a_refused_query_releases_and_spends_nothing(kind: str) -> None:
+    asked = holder(TABLES["full"], Broken(), grant=ONE)  # type: ignore[arg-type]
+    with pytest.raises(BudgetExceeded):  # and not the error of a draw
+        asked.answer(KINDS[kind]([0], Fraction(101, 100)))
+    assert (asked.ledger.spent, asked.ledger.entries) == (0, [])
+
+
+@every_kind
+def test_a_query_of_which_one_node_is_too_expensive_is_refused_as_a_whole(kind: str) -> None:
+    asked = holder(TABLES["full"], grant=ONE)
+    asked.grow(growth(0, 0, 1, 2))
+    asked.answer(CountRows(np.array([2]), [Fraction(1, 2)]))
+    with pytest.raises(BudgetExceeded):
+        asked.answer(KINDS[kind]([1, 2], Fraction(3, 4)))
+    assert asked.ledger.spent == Fraction(1, 2)
+    assert asked.ledger._along[1] == 0
+
+
+@every_kind
+@pytest.mark.parametrize("price", [Fraction(0), Fraction(-1), math.nan, math.inf])
+def test_a_price_that_is_none_is_refused(kind: str, price: Fraction | float) -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    with pytest.raises(HedgerowError):
+        asked.answer(KINDS[kind]([0], price))
+    assert asked.ledger.spent == 0
+
+
+@every_kind
+def test_nothing_is_said_about_an_unknown_node(kind: str) -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    for nodes in ([7], [-1], [0, 7]):
+        with pytest.raises(HedgerowError, match="does not exist"):
+            asked.answer(KINDS[kind](nodes, ONE))
+    assert asked.ledger.spent == 0
+
+
+def test_a_node_is_split_once_and_in_one_way() -> None:
+    """Two partitions of the same rows would overlap, and what a row pays would not lie on one path."""
+    asked = holder(TABLES["full"])
+    asked.grow(growth(0, 0, 1, 2))
+    asked.grow(growth(0, 0, 1, 2))  # the same news again is no news
+    others = [growth(0, 1, 1, 2), growth(0, 0, 2, 1), growth(0, 0, 3, 4), growth(0, 1, 3, 4)]
+    taken = [growth(1, 1, 2, 3), growth(1, 1, 3, 3), growth(1, 1, 0, 3), growth(1, 1, 1, 3)]
+    unknown = [growth(9, 0, 10, 11), growth(1, len(SCHEMA.splits), 3, 4)]
+    together = Grow(np.array([1, 1]), np.array([0, 1]), np.array([[3, 4], [5, 6]]))
+    before = asked.answer(CountRows(np.array([1]), [Fraction(1, 1000)]))
+    for refused in (*others, *taken, *unknown, together):
+        with pytest.raises(HedgerowError):
+            asked.grow(refused)
+    for number in (3, 4, 5, 6, 10, 11):  # nothing of a refused announcement is known
+        with pytest.raises(HedgerowError):
+            asked.answer(CountRows(np.array([number]), [ONE]))
+    assert len(asked.ledger.entries) == len(before) == 1
+
+
+def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
+    asked = holder(TABLES["full"], grant=ONE)
+    asked.grow(growth(0, 0, 1, 2))
+    asked.answer(CountRows(np.array([1]), [Fraction(3, 4)]))
+    with pytest.raises(BudgetExceeded):
+        asked.answer(CountRows(np.array([0]), [Fraction(1, 2)]))
+
+
+@pytest.mark.parametrize("kind", ["rows", "class counts", "cells", "cells of every split", "histograms"])
+def test_a_node_named_twice_costs_no_more_than_is_booked(kind: str) -> None:
+    """A coordinator that names a node twice, cheaply and dearly, must not get the dear one doubled."""
+    values, labels = table(21)
+    prices = [Fraction(1, 100), ONE]
+    answers = []
+    asked = []
+    for n_rows in (20, 21):
+        asked.append(holder((values[:n_rows], labels[:n_rows]), NoNoise()))
+        query = KINDS[kind]([0, 0], ONE)
+        answers.append(asked[-1].answer(type(query)(**{**vars(query), "epsilons": prices})))
+    histograms = {"cells of every split": len(SCHEMA.splits), "histograms": len(SCHEMA.columns)}.get(kind, 1)
+    change = np.abs(answers[1] - answers[0]).reshape(2, -1).sum(axis=1).tolist()
+    true = sum(Fraction(c, histograms) * price for c, price in zip(change, prices, strict=True))
+    assert true <= asked[1].ledger.spent
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_a_node_named_twice_is_nominated_from_its_own_scores(selector: str) -> None:
+    """Doubled counts have doubled scores, and one row moves them by twice the sensitivity."""
+    values, _ = table(100)
+    asked = holder((values, np.where(values[:, 1] == "b", "yes", "no")), NoNoise())
+    best = [str(split) for split in SCHEMA.splits].index("c == b")
+    assert asked.answer(KINDS[f"{selector}, gini"]([0, 0, 0], ONE)).tolist() == [best] * 3
+
+
+@pytest.mark.parametrize("kind", ["histograms", "permute_and_flip, gini"])
+def test_a_node_named_twice_leaves_later_answers_right(kind: str) -> None:
+    """Children are counted by subtraction: a parent remembered wrongly would put a row on two paths."""
+    asked, plain = (holder(TABLES["full"], NoNoise()) for _ in range(2))
+    asked.answer(KINDS[kind]([0, 0], ONE))
+    for one in (asked, plain):
+        one.grow(growth(0, 0, 1, 2))
+    answers = [one.answer(KINDS["histograms"]([1, 2], ONE)) for one in (asked, plain)]
+    assert np.array_equal(*answers)
+
+
+# ---- Nothing but noise depends on the rows ------------------------------------------------------------------------
+
+
+@every_kind
+def test_shapes_types_and_the_account_do_not_depend_on_the_rows(kind: str) -> None:
+    seen = set()
+    for rows in TABLES.values():
+        asked = holder(rows)
+        first = asked.answer(KINDS[kind]([0], Fraction(1, 7)))
+        asked.grow(growth(0, 1, 1, 2))
+        asked.grow(growth(2, 4, 3, 4))
+        second = asked.answer(KINDS[kind]([1, 3, 4], Fraction(1, 3)))
+        shapes = tuple((a.shape, a.dtype) for a in (first, second))
+        seen.add((shapes, tuple(asked.ledger.entries), asked.ledger.spent))
+    assert len(seen) == 1
+
+
+@every_kind
+@pytest.mark.parametrize("noise", [SeededNoise(3), SecureNoise()])
+def test_empty_nodes_are_answered_like_any_other(kind: str, noise: Noise) -> None:
+    """Every path of the same split twice has an empty end."""
+    for rows in TABLES.values():
+        asked = holder(rows, noise)
+        asked.grow(growth(0, 0, 1, 2))
+        asked.grow(Grow(np.array([1, 2]), np.array([0, 0]), np.array([[3, 4], [5, 6]])))
+        answer = asked.answer(KINDS[kind]([3, 4, 5, 6], Fraction(1, 2)))
+        assert len(answer) == 4
+
+
+def test_the_number_of_rows_of_an_empty_node_is_noisy() -> None:
+    """Zeros that stay zeros would give themselves away: 200 draws of noise of scale 10."""
+    asked = holder(TABLES["empty"], SecureNoise(), grant=Fraction(1000))
+    answers = {int(asked.answer(CountRows(np.array([0]), [Fraction(1, 10)]))[0, 0]) for _ in range(200)}
+    assert len(answers) > 10  # false alarm: below 1e-100
+
+
+@every_kind
+def test_seeded_answers_do_not_depend_on_batches_or_order(kind: str) -> None:
+    asked = [holder(TABLES["full"]) for _ in range(3)]
+    for one in asked:
+        one.grow(growth(0, 1, 1, 2))
+        one.grow(Grow(np.array([1, 2]), np.array([0, 4]), np.array([[3, 4], [5, 6]])))
+
+    def ask(one: Holder, nodes: list[int]) -> NDArray[np.int64]:
+        query = KINDS[kind](nodes, Fraction(1, 3))
+        if isinstance(query, CountCells):
+            query = CountCells(query.nodes, query.nodes % 4, query.epsilons)
+        return one.answer(query)
+
+    together = ask(asked[0], [3, 4, 5, 6])
+    assert np.array_equal(ask(asked[1], [6, 4, 3, 5])[[2, 1, 3, 0]], together)
+    assert np.array_equal(np.concatenate([ask(asked[2], [node]) for node in (3, 4, 5, 6)]), together)
+
+
+def test_seeded_answers_do_not_depend_on_the_numbers_of_nodes() -> None:
+    first, second = holder(TABLES["full"]), holder(TABLES["full"])
+    first.grow(growth(0, 1, 1, 2))
+    second.grow(growth(0, 1, 40, 30))
+    answers = [
+        one.answer(CountLabels(np.array(nodes), [ONE, ONE]))
+        for one, nodes in ((first, [1, 2]), (second, [40, 30]))
+    ]
+    assert np.array_equal(*answers)
+
+
+@pytest.mark.parametrize("kind", ["rows", "class counts", "cells", "histograms"])
+def test_the_same_question_asked_twice_is_answered_with_other_noise(kind: str) -> None:
+    """Two answers with the same noise, at two scales, would give the exact count away (and spoil simulations)."""
+    asked, exact = holder(TABLES["full"]), holder(TABLES["full"], NoNoise())
+    truth = exact.answer(KINDS[kind]([0], ONE))
+    noise = [asked.answer(KINDS[kind]([0], Fraction(1, 1000))) - truth for _ in range(2)]
+    assert not np.array_equal(*noise)
+
+
+# ---- Exact answers ------------------------------------------------------------------------------------------------
+
+
+def test_without_noise_the_answers_are_plain_counts() -> None:
+    values, labels = TABLES["full"]
+    asked = holder((values, labels), NoNoise(), grant=math.inf)
+    at_most = [str(split) for split in SCHEMA.splits].index("x <= 0.5")
+    is_a = [str(split) for split in SCHEMA.splits].index("c == a")
+    asked.grow(growth(0, at_most, 1, 2))
+    left, yes, a = values[:, 0].astype(float) <= 0.5, labels == "yes", values[:, 1] == "a"
+    nodes, prices = np.array([2, 1]), [math.inf, math.inf]
+    rows = asked.answer(CountRows(nodes, prices))
+    assert rows.tolist() == [[(~left).sum()], [left.sum()]]
+    by_class = asked.answer(CountLabels(nodes, prices))
+    assert by_class.tolist() == [[(side & ~yes).sum(), (side & yes).sum()] for side in (~left, left)]
+    in_cells = asked.answer(CountCells(nodes, np.array([is_a, is_a]), prices))
+    assert in_cells.tolist() == [
+        [[(side & part & ~yes).sum(), (side & part & yes).sum()] for part in (a, ~a)]
+        for side in (~left, left)
+    ]
+    of_every_split = asked.answer(CountSplits(nodes, prices))
+    assert np.array_equal(of_every_split[:, is_a], in_cells)
+    columns = asked.answer(CountColumns(nodes, prices))
+    assert columns.shape == (2, int(SCHEMA.n_bins.sum()), 2)
+    assert np.array_equal(columns[:, : int(SCHEMA.n_bins[0])].sum(axis=1), by_class)
+
+
+# ---- Whole fits ---------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=5.0, random_state=0).fit(*table(400))
+    asked = 0
+    real = Holder.answer
+
+    def interrupted(self: Holder, query: Query) -> NDArray[np.int64]:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise KeyboardInterrupt
+        return real(self, query)
+
+    monkeypatch.setattr(Holder, "answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*table(400))
+    assert not hasattr(model, "tree_")
+    assert len(model.ledger_.entries) == 2
+    assert model.ledger_.spent == sum(entry.epsilon for entry in model.ledger_.entries) > 0
+
+
+def test_a_draw_that_fails_in_the_middle_of_a_fit_leaves_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = 0
+    real = SecureNoise.laplace
+
+    def failing(self: SecureNoise, *arguments: object) -> NDArray[np.int64]:
+        nonlocal drawn
+        drawn += 1
+        if drawn == 2:
+            raise OSError("no entropy")
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SecureNoise, "laplace", failing)
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=5.0)
+    with pytest.raises(OSError, match="no entropy"):
+        model.fit(*table(400))
+    assert not hasattr(model, "tree_")
+    assert [entry.what for entry in model.ledger_.entries][-1] in {"cells of a split", "class counts"}
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(
+    n_rows=st.integers(0, 60),
+    seed=st.integers(0, 2**32),
+    epsilon=st.floats(0.01, 20),
+    method=st.sampled_from(METHODS),
+    selector=st.sampled_from(tuple(SELECTORS)),
+    budget=st.sampled_from(BUDGETS),
+    criterion=st.sampled_from(("auto", *(c.name for c in Criterion))),
+    neighbours=st.sampled_from(("add-remove", "replace")),
+    leaf_fraction=st.sampled_from((None, 0.1, 0.5, 0.9)),
+    max_depth=st.sampled_from((None, 1, 3, 20)),
+    max_splits=st.sampled_from((1, 4, 64)),
+)
+def test_a_fit_never_spends_more_than_epsilon(
+    n_rows: int, seed: int, epsilon: float, neighbours: str, **parameters: object
+) -> None:
+    model = PrivateTreeClassifier(
+        schema=SCHEMA, epsilon=epsilon, neighbours=neighbours, random_state=seed, max_rows=1000, **parameters
+    )
+    model.fit(*table(n_rows, seed))
+    entries = model.ledger_.entries
+    assert 0 < model.ledger_.spent <= Fraction(repr(epsilon))
+    assert all(isinstance(entry.epsilon, Fraction) and entry.epsilon > 0 for entry in entries)
+    # The sum along the most expensive path, from the entries alone.
+    assert model.ledger_.spent <= sum(
+        max(entry.epsilon for entry in group)
+        for _, group in itertools.groupby(
+            sorted(entries, key=lambda e: (e.depth, e.what, e.mechanism)),
+            key=lambda e: (e.depth, e.what, e.mechanism),
+        )
+    ) + max(entry.epsilon for entry in entries if entry.what == "class counts")
+
+
+def test_replacing_a_row_is_booked_twice() -> None:
+    one, two = (
+        PrivateTreeClassifier(schema=SCHEMA, epsilon=e, neighbours=n, random_state=5).fit(*table(300))
+        for e, n in ((1.0, "add-remove"), (2.0, "replace"))
+    )
+    assert one.tree_ == two.tree_
+    assert two.ledger_.spent == 2 * one.ledger_.spent
