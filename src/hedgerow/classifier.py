@@ -20,6 +20,7 @@ from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, schema_from_data
 from hedgerow.errors import InvalidModel, InvalidTable, SchemaMismatch
 from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
@@ -134,14 +135,31 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._settle_schema(X, y)
         return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_))])
 
-    def fit_codes(self, codes: Codes, labels: NDArray[Any]) -> Self:
-        """Learn from rows that are encoded already, with `encode` and `encode_labels`, by this schema."""
+    def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
+        """Learn one tree from the tables and labels of several holders; each spends epsilon of its own."""
+        self._check_parameters()
+        if not isinstance(self.schema, Schema):
+            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
+        if not tables:
+            raise InvalidTable("there is no data holder; give at least one (table, labels).")
+        self._settle_schema(None, None)
+        return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_)) for X, y in tables])
+
+    def fit_codes(
+        self, codes: Codes, labels: NDArray[Any], holders: Sequence[NDArray[np.integer[Any]]] | None = None
+    ) -> Self:
+        """Learn from rows that are encoded already, with `encode` and `encode_labels`, by this schema.
+
+        `holders` deals the rows out: the numbers of each holder's rows. Nothing is copied.
+        """
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
         self.n_features_in_ = len(self.schema.columns)
         self._settle_schema(None, None)
-        return self._learn([(codes, labels)])
+        tables = [(codes, labels)] * (1 if holders is None else len(holders))
+        return self._learn(tables, holders)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
@@ -189,7 +207,11 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.input_tags.categorical = True
         return tags
 
-    def _learn(self, tables: Sequence[tuple[Codes, NDArray[Any]]]) -> Self:
+    def _learn(
+        self,
+        tables: Sequence[tuple[Codes, NDArray[Any]]],
+        samples: Sequence[NDArray[np.integer[Any]]] | None = None,
+    ) -> Self:
         for codes, labels in tables:
             if codes.n_rows != len(labels):
                 raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
@@ -201,22 +223,21 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             )
         private = math.isfinite(self.epsilon)
         epsilon = Fraction(repr(float(self.epsilon))) if private else math.inf
-        noise: Noise = NoNoise()
-        if private:
-            noise = SecureNoise() if self.random_state is None else SeededNoise(int(self.random_state))
         holders = [
             Holder(
-                GroupedRows(codes, labels, self.schema_),
-                noise,
+                GroupedRows(codes, labels, self.schema_, None if samples is None else samples[i]),
+                self._noise(i),
                 Ledger(epsilon, neighbours=self.neighbours, leaks=self._leaks()),
                 max_rows,
             )
-            for codes, labels in tables
+            for i, (codes, labels) in enumerate(tables)
         ]
         self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
-        self.ledger_ = holders[0].ledger
+        self.ledgers_ = [holder.ledger for holder in holders]
+        self.ledger_ = self.ledgers_[0]
         wishes = Wishes(
             epsilon=epsilon / 2 if private and self.neighbours == "replace" else epsilon,
+            n_holders=len(holders),
             method=self.method,
             selector=self.selector,
             criterion=self.criterion,
@@ -229,8 +250,19 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             max_rows=max_rows,
         )
         plan = make_plan(self.schema_, wishes)
-        self.tree_, self.plan_ = Coordinator(LocalNetwork(holders)).learn(self.schema_, plan)
+        network = LocalNetwork([Desk("fit", holder) for holder in holders], study="fit")
+        self.traffic_ = network.traffic
+        self.tree_, self.plan_ = Coordinator(network).learn(self.schema_, plan)
         return self
+
+    def _noise(self, holder: int) -> Noise:
+        """Noise of one holder; seeded holders have seeds of their own."""
+        if not math.isfinite(self.epsilon):
+            return NoNoise()
+        if self.random_state is None:
+            return SecureNoise()
+        seed = np.random.SeedSequence([int(self.random_state), holder]).generate_state(1, np.uint64)[0]
+        return SeededNoise(int(seed))
 
     def _leaks(self) -> list[str]:
         """What is shown of the rows outside the account."""

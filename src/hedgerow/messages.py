@@ -148,9 +148,16 @@ def _plain(value: Any) -> Any:
         case np.ndarray() if value.dtype == np.int64:
             return {"shape": list(value.shape), "int64": value.astype("<i8").tobytes()}
         case list() | tuple():
-            return [item.name if isinstance(item, Criterion) else str(item) for item in value]
+            return _plain_list(value)
     fields = {name: _plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
     return {"kind": type(value).__name__} | fields
+
+
+def _plain_list(values: Sequence[Any]) -> dict[str, Any]:
+    """The distinct items once, and which of them stands where: there are few scales and many nodes."""
+    distinct = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    texts = [item.name if isinstance(item, Criterion) else str(item) for item in distinct]
+    return {"distinct": texts, "which": _plain(np.array([distinct[v] for v in values], dtype=np.int64))}
 
 
 # ---- From bytes --------------------------------------------------------------------------------------------
@@ -238,10 +245,18 @@ def _values(value: Any) -> IntArray:
     return _array(value, (1, 2, 3, 4), -MOST_NUMBER)
 
 
+def _listed(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
+    if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
+        raise InvalidMessage("a list has distinct items, and which of them stands where.")
+    which, distinct = _numbers(value["which"]), value["distinct"]
+    if not isinstance(distinct, list) or which.max() >= len(distinct) or len(distinct) > len(which):
+        raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
+    items = [parse(item) for item in distinct]
+    return [items[i] for i in which.tolist()]
+
+
 def _epsilons(value: Any) -> list[Epsilon]:
-    if not isinstance(value, list) or len(value) > MOST_NODES:
-        raise InvalidMessage("epsilons are a list.")
-    return [_epsilon(text) for text in value]
+    return _listed(value, _epsilon)
 
 
 def _epsilon(text: Any) -> Epsilon:
@@ -256,10 +271,13 @@ def _epsilon(text: Any) -> Epsilon:
 
 
 def _criteria(value: Any) -> list[Criterion]:
-    names = Criterion.__members__
-    if not isinstance(value, list) or not all(isinstance(name, str) and name in names for name in value):
-        raise InvalidMessage(f"criteria are a list of {', '.join(names)}.")
-    return [Criterion[name] for name in value]
+    return _listed(value, _criterion)
+
+
+def _criterion(value: Any) -> Criterion:
+    if not isinstance(value, str) or value not in Criterion.__members__:
+        raise InvalidMessage(f"a criterion is one of {', '.join(Criterion.__members__)}.")
+    return Criterion[value]
 
 
 def _growth(value: Any) -> Grow | None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow import Categorical, Numeric, Schema
+from hedgerow import Categorical, InvalidTable, Numeric, Schema
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.encoding import Codes, encode
 from hedgerow.holder import counts as counts_module
@@ -247,6 +247,37 @@ def test_threads_that_share_a_node_never_write_to_the_same_histogram(monkeypatch
     assert (histograms(rows.grouped(), [0])[0] == rows.histogram(np.arange(1_000))).all()
     # The first thread counts into the node's own histogram, the others' 250 rows x 5 columns are apart.
     assert spares == {0: 0, 250: 1_250, 500: 1_250, 750: 1_250}
+
+
+@pytest.mark.parametrize("row", [0, 255, 256, 999])
+def test_rows_encoded_by_another_schema_are_refused_before_they_are_counted(row):
+    rows = Rows(18, 1_000)
+    rows.grouped()
+    for column in range(5):
+        codes = rows.codes.column(column)
+        kept, codes[row] = int(codes[row]), rows.schema.n_bins[column]
+        with pytest.raises(InvalidTable, match=f"column '{'abcde'[column]}' has codes of another schema"):
+            rows.grouped()
+        codes[row] = kept
+    for wrong in (3, 255):
+        rows.labels[row] = wrong
+        with pytest.raises(InvalidTable, match="number none of its classes"):
+            rows.grouped()
+    rows.labels = np.full(1_000, -1)
+    with pytest.raises(InvalidTable, match="number none of its classes"):
+        rows.grouped()
+
+
+def test_codes_of_another_shape_are_refused():
+    rows = Rows(19, 10)
+    narrow, wide, places = rows.codes.narrow, rows.codes.wide, rows.codes.places
+    for codes in (
+        Codes(narrow[:, :2], wide, places),
+        Codes(narrow, wide[:9], places),
+        Codes(narrow[:9], wide[:9], places),
+    ):
+        with pytest.raises(InvalidTable, match="encode them anew"):
+            GroupedRows(codes, rows.labels, rows.schema)
 
 
 @pytest.mark.parametrize("criterion", [Criterion.gini, Criterion.entropy, Criterion.error])

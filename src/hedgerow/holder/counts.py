@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hedgerow.compiled import AHEAD, compiled, prefetch_row
 from hedgerow.criteria import Criterion, weighted_impurity
-from hedgerow.encoding import Codes
+from hedgerow.encoding import Codes, check_codes
 from hedgerow.schema import Schema
 from hedgerow.threads import even_parts, n_threads, run_all
 
@@ -33,8 +33,9 @@ class GroupedRows:
     """
 
     def __init__(
-        self, codes: Codes, labels: NDArray[Any], schema: Schema, rows: NDArray[np.int32] | None = None
+        self, codes: Codes, labels: NDArray[Any], schema: Schema, rows: NDArray[np.integer[Any]] | None = None
     ) -> None:
+        check_codes(codes, labels, schema)
         self.schema = schema
         self._codes = codes
         self._order = np.arange(codes.n_rows, dtype=np.int32) if rows is None else rows.astype(np.int32)

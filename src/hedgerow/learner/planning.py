@@ -8,8 +8,9 @@ from fractions import Fraction
 
 from hedgerow.budget import Adaptive, BudgetRule, Epsilon, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
+from hedgerow.errors import HedgerowError
 from hedgerow.learner.coordinator import Plan
-from hedgerow.learner.private_split import SelectSplit
+from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
 from hedgerow.schema import Schema
 
 PAPER_TARGET_ERROR = 0.1
@@ -20,7 +21,8 @@ PAPER_MIN_GAIN = 0.01
 class Wishes:
     """What the user asked for; None or "auto" leaves it to the plan."""
 
-    epsilon: Epsilon  # for adding or removing a row
+    epsilon: Epsilon  # for adding or removing a row, at each holder
+    n_holders: int = 1
     method: str = "auto"
     selector: str = "permute_and_flip"
     criterion: str = "auto"
@@ -47,7 +49,7 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     elif min_gain is None and math.isinf(wishes.epsilon):
         min_gain = 0.0
     return Plan(
-        private_split=SelectSplit("report_noisy_max" if is_paper else wishes.selector),
+        private_split=_private_split(wishes),
         budget=_budget(schema, wishes, criterion),
         criterion=criterion or Criterion.gini,
         epsilon=wishes.epsilon,
@@ -56,6 +58,29 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
         min_weight=target_error / wishes.max_splits,
         min_gain=min_gain,
     )
+
+
+def _private_split(wishes: Wishes) -> PrivateSplit:
+    method = wishes.method
+    if method == "auto":
+        method = "select" if wishes.n_holders == 1 else "local"
+        if math.isinf(wishes.epsilon) and wishes.n_holders > 1:
+            method = "noisy_columns"  # exact, for any division of the rows
+    match method:
+        case "noisy_counts":
+            return NoisyCounts("per-split")
+        case "noisy_columns":
+            return NoisyCounts("per-column")
+        case "local":
+            return LocalSelection(wishes.selector)
+        case "paper":
+            return SelectSplit("report_noisy_max")
+    if wishes.n_holders > 1:
+        raise HedgerowError(
+            f"method={method!r} selects at one holder, but there are {wishes.n_holders}; "
+            "choose 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
+        )
+    return SelectSplit(wishes.selector)
 
 
 def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None) -> BudgetRule:

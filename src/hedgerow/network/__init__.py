@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from hedgerow.messages import Grow, IntArray, Query
 
 
+@dataclass
+class Traffic:
+    """What has gone over a network: questions to all holders at once, and bytes to and from each holder."""
+
+    holders: int
+    rounds: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def __str__(self) -> str:
+        per_round = max(self.rounds * self.holders, 1)
+        return (
+            f"{self.rounds} rounds with {self.holders} holder{'s' if self.holders != 1 else ''}; a round sends "
+            f"{self.bytes_sent / per_round:.0f} bytes to each holder and brings back "
+            f"{self.bytes_received / per_round:.0f}"
+        )
+
+
 class Network(Protocol):
     """Carries queries to every data holder and brings back their answers, in a fixed order of holders."""
+
+    traffic: Traffic
 
     @property
     def n_holders(self) -> int:
         """How many data holders there are; public."""
 
     def announce(self, growth: Grow) -> None:
-        """Tell every holder which nodes have been split, and how."""
+        """Tell every holder which nodes have been split, and how; it goes along with the next query."""
 
     def ask(self, query: Query) -> list[IntArray]:
         """Ask every holder the same; one answer a holder."""
