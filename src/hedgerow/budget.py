@@ -208,6 +208,7 @@ class Adaptive:
     n_candidates: int
     n_classes: int
     max_rows: int
+    noisiness: float = 1.0  # of choosing a split, compared with one holder who selects
     criterion: Criterion | None = None
     max_depth: int | None = None
     root_fraction: Fraction = Fraction(3, 100)
@@ -233,8 +234,7 @@ class Adaptive:
         """See `BudgetRule.explain`."""
         levels = self.levels(root)
         impurity = float(weighted_impurities(root.counts, Criterion.gini))
-        bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
-        noise = bound / float(root.left) * math.log(max(self.n_candidates, 2))
+        noise = self._selection_noise(root.left) * math.log(max(self.n_candidates, 2))
         plan = (
             f"about {levels:.1f} levels are planned below the root"
             if levels >= self.least_levels
@@ -269,10 +269,14 @@ class Adaptive:
     def levels(self, node: Standing) -> float:
         """How many more levels below a node are worth their price."""
         impurity = float(weighted_impurities(node.counts, Criterion.gini))
-        bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
-        noise = (bound / float(node.left) + self.sampling) * math.log(max(self.n_candidates, 2))
+        noise = (self._selection_noise(node.left) + self.sampling) * math.log(max(self.n_candidates, 2))
         levels = _levels(self.reach * math.sqrt(node.promise) * impurity / noise, self.growth)
         return levels if self.max_depth is None else min(levels, self.max_depth - node.depth + 1)
+
+    def _selection_noise(self, left: Epsilon) -> float:
+        """The scale of the noise in rows, if all that is left were spent on one choice."""
+        bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
+        return self.noisiness * bound / float(left)
 
     def leaf(self, left: Epsilon) -> Epsilon:
         """See `BudgetRule.leaf`: all that is left."""

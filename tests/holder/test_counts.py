@@ -210,6 +210,13 @@ def test_rows_are_never_changed():
     assert (rows.labels == before[2]).all()
 
 
+def test_a_node_that_is_named_twice_is_counted_once(threads):
+    rows = Rows(20)
+    for leaves, members in grow(rows, grouped := rows.grouped(), n_waves=3):
+        assert_all_counts_are_right(rows, grouped, [*leaves[::-1], *leaves[:2], leaves[0]], members)
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
 def test_a_node_without_rows_counts_nothing():
     rows = Rows(14, 50)
     rows.bins[:, 4] = 0

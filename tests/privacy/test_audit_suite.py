@@ -61,16 +61,10 @@ def test_a_fit_is_found_to_cost_something(findings: list[Finding]) -> None:
 def test_the_worst_neighbours_cost_most_of_what_a_selector_claims(
     selector: str, criterion: Criterion
 ) -> None:
-    """So the noise is not much larger than it must be, nor the auditor blind.
-
-    Exact losses are between 0.7 and 1; report-noisy-max and exponential are furthest from 1.
-    """
+    """So the noise is not much larger than it must be, nor the auditor blind: exact losses are about 0.8."""
     confidence = suite_confidence(len(SELECTORS) * len(Criterion))
-    bounds = [
-        Audit(Selection(selector, criterion), pair, ONE).run(40_000, confidence, seed=5).result.lower_bound
-        for pair in catalogue()[:2]
-    ]
-    assert 0.6 < max(bounds) <= ONE
+    found = Audit(Selection(selector, criterion), WORST, ONE).run(40_000, confidence, seed=5)
+    assert 0.6 < found.result.lower_bound <= ONE
 
 
 def test_seeded_fits_cost_no_more_than_secure_ones() -> None:
@@ -78,9 +72,8 @@ def test_seeded_fits_cost_no_more_than_secure_ones() -> None:
 
     Two releases made with the same seeded noise at two scales would be told apart here, at a bound above 2.
     """
-    for criterion in ("auto", "entropy"):
-        audit = Audit(Fitting(method="select", criterion=criterion, seeded=True), WORST, ONE)
-        assert audit.run(4_000, suite_confidence(2)).result.lower_bound <= ONE
+    audit = Audit(Fitting(seeded=True), WORST, ONE)
+    assert audit.run(3_000, suite_confidence(1)).result.lower_bound <= ONE
 
 
 def test_the_catalogue_consists_of_neighbours() -> None:

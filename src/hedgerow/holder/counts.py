@@ -84,7 +84,11 @@ class GroupedRows:
         batch = max(2, MEMORY // (4 * self._n_cells))
         for start in range(0, len(nodes), batch):
             here = np.arange(start, min(start + batch, len(nodes)))
-            yield here, self._histograms(nodes[here].tolist())
+            named = nodes[here].tolist()
+            place = {node: i for i, node in enumerate(dict.fromkeys(named))}
+            counts = self._histograms(list(place))
+            # A node that is named twice is counted once, or its rows would weigh double.
+            yield here, counts if len(place) == len(named) else counts[[place[node] for node in named]]
 
     def scores(self, histograms: Counts, criterion: Criterion) -> NDArray[np.float64]:
         """V = -F(left) - F(right) of every candidate split: [node, split]."""

@@ -48,9 +48,11 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
         min_gain = PAPER_MIN_GAIN
     elif min_gain is None and math.isinf(wishes.epsilon):
         min_gain = 0.0
+    private_split = _private_split(wishes)
+    noisiness = private_split.noisiness(schema, wishes.n_holders)
     return Plan(
-        private_split=_private_split(wishes),
-        budget=_budget(schema, wishes, criterion),
+        private_split=private_split,
+        budget=_budget(schema, wishes, criterion, noisiness),
         criterion=criterion or Criterion.gini,
         epsilon=wishes.epsilon,
         max_splits=wishes.max_splits,
@@ -83,12 +85,18 @@ def _private_split(wishes: Wishes) -> PrivateSplit:
     return SelectSplit(wishes.selector)
 
 
-def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None) -> BudgetRule:
+def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisiness: float) -> BudgetRule:
     epsilon = wishes.epsilon
     if not isinstance(epsilon, Fraction):
         return Unlimited(criterion or Criterion.gini)
     adaptive = Adaptive(
-        epsilon, len(schema.splits), schema.n_classes, wishes.max_rows, criterion, wishes.max_depth
+        epsilon=epsilon,
+        n_candidates=len(schema.splits),
+        n_classes=schema.n_classes,
+        max_rows=wishes.max_rows,
+        noisiness=noisiness,
+        criterion=criterion,
+        max_depth=wishes.max_depth,
     )
     is_paper = wishes.method == "paper"
     if wishes.budget == "auto" and not is_paper:

@@ -5,6 +5,7 @@ A PrivateSplit is a small value; it sees noisy answers only, never rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -32,6 +33,9 @@ class Evaluation:
 class PrivateSplit(Protocol):
     """Chooses a split for each node and counts its cells."""
 
+    def noisiness(self, schema: Schema, n_holders: int) -> float:
+        """How much noisier its choices are than those of one holder who selects: for planning."""
+
     def evaluate(
         self,
         network: Network,
@@ -51,6 +55,11 @@ class SelectSplit:
     """
 
     selector: str = "permute_and_flip"
+
+    def noisiness(self, schema: Schema, n_holders: int) -> float:
+        """See `PrivateSplit.noisiness`."""
+        del schema, n_holders
+        return 1.0
 
     def evaluate(
         self,
@@ -74,6 +83,11 @@ class LocalSelection:
     """
 
     selector: str = "permute_and_flip"
+
+    def noisiness(self, schema: Schema, n_holders: int) -> float:
+        """See `PrivateSplit.noisiness`: a holder's share of the rows is that much smaller."""
+        del schema
+        return float(n_holders)
 
     def evaluate(
         self,
@@ -103,6 +117,13 @@ class NoisyCounts:
     """
 
     kind: Literal["per-split", "per-column"] = "per-column"
+
+    def noisiness(self, schema: Schema, n_holders: int) -> float:
+        """See `PrivateSplit.noisiness`: the standard deviation of a gain, beside a selector's noise."""
+        if self.kind == "per-split":
+            return 0.6 * len(schema.splits) * math.sqrt(n_holders)
+        bins_a_side = float(schema.n_bins.mean()) / 2
+        return 0.6 * len(schema.columns) * math.sqrt(n_holders * bins_a_side)
 
     def evaluate(
         self,
