@@ -228,8 +228,10 @@ class Fitting:
     @property
     def name(self) -> str:
         """See `Mechanism.name`."""
-        parts = [self.method, self.selector, self.budget, self.criterion, "seeded" if self.seeded else ""]
-        return f"fit: {self.method}, " + ", ".join(part for part in parts[1:] if part not in {"auto", ""})
+        selects = self.method in {"auto", "select", "local"}
+        details = [self.selector if selects else "auto", self.budget, self.criterion]
+        told = [detail for detail in details if detail != "auto"] + ["seeded"] * self.seeded
+        return ", ".join([f"fit: {self.method}", *told])
 
     def outcomes(
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int

@@ -314,22 +314,23 @@ def test_without_noise_the_answers_are_plain_counts() -> None:
 
 def test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PrivateTreeClassifier(schema=SCHEMA, epsilon=5.0, random_state=0).fit(*table(400))
-    asked = 0
-    real = Holder.answer
+    drawn = 0
+    real = SeededNoise.laplace
 
-    def interrupted(self: Holder, query: Query) -> NDArray[np.int64]:
-        nonlocal asked
-        asked += 1
-        if asked == 3:
+    def interrupted(self: SeededNoise, *arguments: object) -> NDArray[np.int64]:
+        nonlocal drawn
+        drawn += 1
+        if drawn == 2:
             raise KeyboardInterrupt
-        return real(self, query)
+        return real(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Holder, "answer", interrupted)
+    monkeypatch.setattr(SeededNoise, "laplace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*table(400))
     assert not hasattr(model, "tree_")
-    assert len(model.ledger_.entries) == 2
-    assert model.ledger_.spent == sum(entry.epsilon for entry in model.ledger_.entries) > 0
+    entries = model.ledger_.entries  # what was about to be released is charged already
+    assert [entry.what for entry in entries] == ["class counts", "choice of a split", "cells of a split"]
+    assert model.ledger_.spent == sum(entry.epsilon for entry in entries) > 0
 
 
 def test_a_draw_that_fails_in_the_middle_of_a_fit_leaves_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:

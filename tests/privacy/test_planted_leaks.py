@@ -250,6 +250,21 @@ def test_a_fit_that_forgets_to_pay_for_its_leaves_is_found(monkeypatch: pytest.M
     assert found(Fitting(seeded=True), EMPTY, 400).lower_bound > 2 * EPSILON
 
 
+def test_the_same_noise_at_two_scales_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys by node and kind of query alone: a root that stays a leaf is counted twice with one noise.
+
+    Two equations with two unknowns, the count and the noise.
+    """
+    kinds = {CountLabels: 1, CountCells: 2}
+
+    def by_node_and_kind(self: Holder, query: Query, here: IntArray) -> NDArray[np.uint64]:
+        nodes = query.nodes[here].tolist()
+        return np.array([4 * self._path[node] + kinds.get(type(query), 0) for node in nodes], dtype=np.uint64)
+
+    monkeypatch.setattr(Holder, "_keys", by_node_and_kind)
+    assert found(Fitting(seeded=True), ONE_FALLS, 3_000).lower_bound > 1.5 * EPSILON
+
+
 def test_an_honest_twin_of_these_leaks_is_not_accused() -> None:
     """The other direction: the real holder on the same neighbours, with the same number of runs."""
     for query in (class_counts, cells):

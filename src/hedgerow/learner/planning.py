@@ -48,7 +48,7 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
         min_gain = PAPER_MIN_GAIN
     elif min_gain is None and math.isinf(wishes.epsilon):
         min_gain = 0.0
-    private_split = _private_split(wishes)
+    private_split = _private_split(schema, wishes)
     noisiness = private_split.noisiness(schema, wishes.n_holders)
     return Plan(
         private_split=private_split,
@@ -62,12 +62,17 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     )
 
 
-def _private_split(wishes: Wishes) -> PrivateSplit:
-    method = wishes.method
-    if method == "auto":
-        method = "select" if wishes.n_holders == 1 else "local"
-        if math.isinf(wishes.epsilon) and wishes.n_holders > 1:
-            method = "noisy_columns"  # exact, for any division of the rows
+def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
+    method, holders = wishes.method, wishes.n_holders
+    if method == "auto" and holders > 1:
+        local, columns = LocalSelection(wishes.selector), NoisyCounts("per-column")
+        # Without noise, counts give the very tree of all rows together, however they are divided.
+        exact = math.isinf(wishes.epsilon)
+        return (
+            columns
+            if exact or columns.noisiness(schema, holders) < local.noisiness(schema, holders)
+            else local
+        )
     match method:
         case "noisy_counts":
             return NoisyCounts("per-split")
@@ -77,9 +82,9 @@ def _private_split(wishes: Wishes) -> PrivateSplit:
             return LocalSelection(wishes.selector)
         case "paper":
             return SelectSplit("report_noisy_max")
-    if wishes.n_holders > 1:
+    if holders > 1:
         raise HedgerowError(
-            f"method={method!r} selects at one holder, but there are {wishes.n_holders}; "
+            f"method={method!r} selects at one holder, but there are {holders}; "
             "choose 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
         )
     return SelectSplit(wishes.selector)
