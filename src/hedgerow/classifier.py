@@ -271,17 +271,20 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             leaks.append("epsilon is infinite, there is no noise")
         elif self.random_state is not None:
             leaks.append("the noise is seeded by random_state and can be taken off again")
-        if self.schema == FROM_DATA:
+        if not isinstance(self.schema, Schema):
             leaks.append("the schema was read from the rows")
         return leaks
 
     def _checked_table(self, X: Any, *, reset: bool) -> Any:
         """The table with scikit-learn's usual checks; nothing is copied or converted."""
-        if not is_frame(X):
+        named = is_frame(X)
+        if not named:
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
             if X.dtype.kind == "c":
                 raise InvalidTable("Complex data not supported: a column holds numbers or categories.")
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        # Names are matched with the schema's in any case; where fit saw none there is nothing more to compare.
+        if reset or not named or hasattr(self, "feature_names_in_"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
     def _settle_schema(self, X: Any, y: Any) -> None:
@@ -302,7 +305,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _check_parameters(self) -> None:
         """Every parameter is of the right kind and in range; errors name it, its value and what would do."""
-        if not isinstance(self.schema, Schema) and self.schema not in (None, FROM_DATA):
+        is_known = self.schema is None or (isinstance(self.schema, str) and self.schema == FROM_DATA)
+        if not is_known and not isinstance(self.schema, Schema):
             raise TypeError(f'schema={self.schema!r}; pass a Schema, or "{FROM_DATA}" for public data.')
         _check_number(
             "epsilon", self.epsilon, lambda v: v > 0, "a positive number, or math.inf for no privacy"
@@ -314,7 +318,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ("budget", BUDGETS),
             ("neighbours", NEIGHBOURS),
         ):
-            if (value := getattr(self, name)) not in allowed:
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
                 raise ValueError(f"{name}={value!r}; choose one of {', '.join(map(repr, allowed))}.")
         if self.leaf_fraction is not None:
             _check_number(

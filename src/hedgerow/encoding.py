@@ -119,9 +119,12 @@ def _largest(matrix: NDArray[Any]) -> NDArray[Any]:
 def is_frame(table: Any) -> bool:
     """Whether a table has named columns (pandas, Polars, Arrow)."""
     try:
-        return isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame)
-    except nw.exceptions.DuplicateError:
-        return True  # and refused when its columns are matched
+        frame = nw.from_native(table, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise InvalidTable("a lazy table has no rows yet; collect() it first.")
+        return isinstance(frame, nw.DataFrame)
+    except nw.exceptions.DuplicateError as error:
+        raise InvalidTable(f"the table has two columns of one name; rename one. {error}") from error
 
 
 def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.budget import BudgetRule, Epsilon, NodeBudget, Standing, promise
 from hedgerow.criteria import Criterion, weighted_impurities
-from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile
+from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
 from hedgerow.learner.private_split import PrivateSplit
 from hedgerow.learner.topdown import ROUNDING, FloatArray, Node, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow, IntArray
@@ -156,6 +156,7 @@ class _Study:
         """Reconcile all that was released and assemble the tree."""
         if math.isfinite(self.plan.epsilon):
             least_squares(root)
+            smooth(root)
         return _assemble(root, self._schema)
 
     def _measure(self, nodes: Sequence[Node], epsilons: Sequence[Epsilon]) -> None:

@@ -89,3 +89,19 @@ def _below(node: Node) -> tuple[FloatArray, float] | None:
     if node.cells is not None:
         return node.cells.sum(axis=0), 2 * node.cell_noise
     return None
+
+
+def smooth(root: Node) -> None:
+    """Make counts non-negative and pull a leaf's class shares towards its parent's, as far as noise reaches.
+
+    A leaf with no more rows than noise would otherwise claim a class for certain. The parent's shares count
+    as many rows as the standard deviation of the leaf's counts; the leaf's total stays.
+    """
+    stack = [(root, np.full(len(root.counts), 1 / len(root.counts)))]
+    while stack:
+        node, above = stack.pop()
+        counts, borrowed = on_simplex(node.counts), math.sqrt(node.variance)
+        total = float(counts.sum())
+        shares = (counts + borrowed * above) / (total + borrowed)
+        node.counts = shares * max(total, 1.0)
+        stack += [(child, shares) for child in node.children or ()]
