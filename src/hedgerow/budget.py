@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from hedgerow.criteria import Criterion, impurity_bound, weighted_impurities
 Epsilon = Fraction | float  # a float only for infinity
 FloatArray = NDArray[np.float64]
 
-STEPS = 8  # budgets are rounded down to powers of 2**(1/8): nodes that share a scale share a call
+STEPS = 16  # budgets are rounded down to powers of 2**(1/16): nodes that share a scale share a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +182,14 @@ class Scheduled:
         return min(self.epsilon * self.leaf_fraction, left)
 
 
-def round_down(epsilon: float | Fraction, total: Fraction) -> Fraction:
-    """The largest of the budgets total * 2**(-i/8), each rounded to a fraction, that is not above epsilon."""
-    if epsilon >= total:
-        return total
-    i = math.ceil(-math.log2(float(epsilon / total)) * STEPS - 1e-9)
-    step = total * Fraction(math.floor(2.0 ** (-i / STEPS) * 2**40), 2**40)
-    return step if step <= epsilon else round_down(epsilon * Fraction(999_999, 1_000_000), total)
+def round_down(epsilon: float, total: Fraction) -> Fraction:
+    """The largest of the budgets total * 2**(-i/16) that is not above epsilon (or above by rounding error)."""
+    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * STEPS - 1e-9)), total)
+
+
+@lru_cache(maxsize=4096)
+def _step(i: int, total: Fraction) -> Fraction:
+    return total * Fraction(math.floor(2.0 ** (-i / STEPS) * 2**30), 2**30)
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class Adaptive:
     criterion: Criterion | None = None
     max_depth: int | None = None
     root_fraction: Fraction = Fraction(3, 100)
-    select: Fraction = Fraction(17, 20)
+    select: float = 0.85
     reach: float = 0.2
     growth: float = 1.6
     sampling: float = 0.5  # noise of the rows themselves, in units of D / epsilon
@@ -246,7 +248,7 @@ class Adaptive:
             f"Their impurity is worth {impurity:.0f} rows; choosing among {self.n_candidates} splits of "
             f"{self.n_classes} classes with all that is left would be off by about {noise:.0f} rows: {plan}.",
             "Every node plans again from its own noisy counts. It spends its part of what its path has left, "
-            f"{_percent(self.select)} of it on choosing the split and the rest on counting its cells; a leaf "
+            f"{100 * self.select:g} % of it on choosing the split and the rest on counting its cells; a leaf "
             "spends all that is left on its class counts.",
             f"The criterion is {self.criterion.name}."
             if self.criterion is not None
@@ -259,12 +261,12 @@ class Adaptive:
         if levels < self.least_levels:
             return None
         rise, span = self.rise, levels + self.leaf_levels
-        share = Fraction(float(node.left) * (rise - 1) / (rise**span - 1))
+        share = float(node.left) * (rise - 1) / (rise**span - 1)
         criterion = self.criterion
         if criterion is None:
             criterion = Criterion.gini if levels >= 2 else Criterion.error
-        select, count = share * self.select, share * (1 - self.select)
-        return NodeBudget(criterion, round_down(select, self.epsilon), round_down(count, self.epsilon))
+        select = round_down(share * self.select, self.epsilon)
+        return NodeBudget(criterion, select, round_down(share * (1 - self.select), self.epsilon))
 
     def levels(self, node: Standing) -> float:
         """How many more levels below a node are worth their price."""
@@ -279,8 +281,9 @@ class Adaptive:
         return self.noisiness * bound / float(left)
 
     def leaf(self, left: Epsilon) -> Epsilon:
-        """See `BudgetRule.leaf`: all that is left."""
-        return left
+        """See `BudgetRule.leaf`: all that is left, but for what rounding down costs."""
+        step = round_down(float(left), self.epsilon) if left > 0 else Fraction(0)
+        return min(step, left)
 
 
 USUAL_GAIN = 0.07  # of a node's impurity that a split takes off

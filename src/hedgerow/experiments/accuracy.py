@@ -2,6 +2,7 @@
 
 Test accuracy and ROC-AUC of trees that were given a schema and an epsilon and nothing else, mean and standard
 deviation over seeds, beside the best tree without privacy. The 90/10 split of the rows has a fixed seed.
+With several holders, each seed deals the training rows out anew, at random and equally.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hedgerow.schema import Schema
 
 DATASETS = ("adult", "bank", "creditcard", "skin", "mnist", "kddcup99")
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
+HOLDERS = (1, 4, 16)
 SEEDS = 20
 
 
@@ -54,6 +56,7 @@ class Result:
     """One line of the table."""
 
     dataset: str
+    holders: int
     epsilon: float
     accuracy: float
     accuracy_sd: float
@@ -70,33 +73,42 @@ def score(model: PrivateTreeClassifier, test: tuple[Codes, NDArray[Any]]) -> tup
     return accuracy, float(roc_auc_score(labels, scores, multi_class="ovr")), model.tree_.n_splits
 
 
-def measure(name: str, data: Encoded, epsilon: float, seeds: int, jobs: int) -> Result:
+def measure(name: str, data: Encoded, holders: int, epsilon: float, seeds: int, jobs: int) -> Result:
     """The defaults at one epsilon."""
 
     def run(seed: int) -> tuple[float, float, int]:
         model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, random_state=seed)
-        return score(model.fit_codes(*data.train), data.test)
+        order = np.random.default_rng(seed).permutation(data.train[0].n_rows)
+        dealt = None if holders == 1 else np.array_split(order, holders)
+        return score(model.fit_codes(*data.train, dealt), data.test)
 
     runs = joblib.Parallel(n_jobs=jobs, prefer="threads")(joblib.delayed(run)(seed) for seed in range(seeds))
     accuracy, auc, splits = np.array(runs).T
-    return Result(name, epsilon, accuracy.mean(), accuracy.std(), auc.mean(), splits.mean())
+    return Result(name, holders, epsilon, accuracy.mean(), accuracy.std(), auc.mean(), splits.mean())
 
 
 def measure_without_privacy(name: str, data: Encoded) -> Result:
     """The best of a few sizes, chosen on the test rows: a generous reference."""
-    best = Result(name, math.inf, 0.0, 0.0, 0.0, 0.0)
+    best = Result(name, 1, math.inf, 0.0, 0.0, 0.0, 0.0)
     for max_splits in (8, 16, 32, 64, 128, 256, 512):
         model = PrivateTreeClassifier(schema=data.schema, epsilon=math.inf, max_splits=max_splits)
         accuracy, auc, splits = score(model.fit_codes(*data.train), data.test)
         if accuracy > best.accuracy:
-            best = Result(name, math.inf, accuracy, 0.0, auc, splits)
+            best = Result(name, 1, math.inf, accuracy, 0.0, auc, splits)
     return best
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    """One row a data set, one column an epsilon: accuracy, its standard deviation, AUC."""
+    """A table for each number of holders: one row a data set, one column an epsilon."""
+    for holders in sorted({result.holders for result in results}):
+        show_holders([result for result in results if result.holders == holders], holders, console)
+
+
+def show_holders(results: Sequence[Result], holders: int, console: Console) -> None:
+    """Accuracy, its standard deviation, AUC and number of splits."""
     epsilons = sorted({result.epsilon for result in results})
-    table = Table("test accuracy (sd), AUC, splits", *(f"epsilon {e:g}" for e in epsilons))
+    title = f"{holders} holder{'s' if holders > 1 else ''}: test accuracy (sd), AUC, splits"
+    table = Table("", *(f"epsilon {e:g}" for e in epsilons), title=title)
     for name in dict.fromkeys(result.dataset for result in results):
         cells = []
         for epsilon in epsilons:
@@ -110,6 +122,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
+    parser.add_argument("--holders", nargs="+", type=int, default=HOLDERS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
@@ -119,7 +132,11 @@ def main() -> None:
     results = []
     for name in track(options.datasets, "data sets", console=Console(stderr=True)):
         data = Encoded.of(load(name))
-        results += [measure(name, data, e, options.seeds, options.jobs) for e in options.epsilons]
+        results += [
+            measure(name, data, holders, epsilon, options.seeds, options.jobs)
+            for holders in options.holders
+            for epsilon in options.epsilons
+        ]
         results.append(measure_without_privacy(name, data))
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=1))  # noqa: T201 - for machines
