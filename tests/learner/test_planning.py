@@ -1,0 +1,78 @@
+"""Plans follow from public facts and say why."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from hedgerow import Numeric, PrivateTreeClassifier, Schema
+from hedgerow.budget import Adaptive, Scheduled, Unlimited
+from hedgerow.criteria import Criterion
+from hedgerow.errors import HedgerowError
+from hedgerow.learner.planning import Wishes, make_plan
+from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
+
+ONE = Fraction(1)
+
+
+def schema(columns: int = 4, thresholds: int = 10) -> Schema:
+    return Schema([Numeric(f"x{i}", 0, 1, thresholds) for i in range(columns)], label="y", classes=[0, 1])
+
+
+def test_one_holder_selects_and_several_nominate():
+    assert make_plan(schema(), Wishes(ONE)).private_split == SelectSplit("permute_and_flip")
+    assert make_plan(schema(), Wishes(ONE, n_holders=4)).private_split == LocalSelection("permute_and_flip")
+
+
+def test_many_holders_of_few_columns_count_columns():
+    assert make_plan(schema(2, 4), Wishes(ONE, n_holders=64)).private_split == NoisyCounts("per-column")
+    assert make_plan(schema(40, 60), Wishes(ONE, n_holders=4)).private_split == LocalSelection()
+
+
+def test_selecting_at_one_of_several_holders_is_refused():
+    with pytest.raises(HedgerowError, match="there are 3"):
+        make_plan(schema(), Wishes(ONE, n_holders=3, method="select"))
+
+
+def test_the_papers_flow_has_the_papers_settings():
+    plan = make_plan(schema(), Wishes(ONE, method="paper"))
+    assert isinstance(plan.budget, Scheduled)
+    assert plan.private_split == SelectSplit("report_noisy_max")
+    assert (plan.budget.schedule, plan.budget.leaf_fraction) == ("decay", Fraction(1, 2))
+    assert (plan.criterion, plan.min_gain, plan.min_weight) == (Criterion.entropy, 0.01, 0.1 / 512)
+    assert plan.budget.weigh == Fraction(1, 2)
+
+
+def test_infinite_epsilon_plans_nothing_and_asks_for_gains():
+    plan = make_plan(schema(), Wishes(math.inf))
+    assert isinstance(plan.budget, Unlimited)
+    assert plan.min_gain == 0.0
+
+
+def test_the_automatic_plan_adapts_and_explains_itself():
+    rng = np.random.default_rng(0)
+    table = rng.random((5_000, 4))
+    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, random_state=0)
+    model.fit(table, (table[:, 0] > 0.5).astype(int))
+    assert isinstance(model.plan_.budget, Adaptive)
+    text = model.plan_.explain()
+    assert "3 % of epsilon counted the classes of all rows" in text
+    assert "among 40 splits of 2 classes" in text
+    assert "levels are planned" in text
+    assert "5000" not in text  # the exact number of rows is nobody's business
+
+
+@pytest.mark.parametrize("method", ["auto", "select", "paper"])
+@pytest.mark.parametrize("budget", ["auto", "uniform", "decay", "harmonic"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_no_plan_spends_more_than_epsilon(method, budget, neighbours):
+    rng = np.random.default_rng(1)
+    table = rng.random((2_000, 4))
+    model = PrivateTreeClassifier(
+        schema=schema(), epsilon=2.0, method=method, budget=budget, neighbours=neighbours, random_state=1
+    )
+    model.fit(table, (table[:, 0] + table[:, 1] > 1).astype(int))
+    assert 0 < model.ledger_.spent <= 2

@@ -1,0 +1,129 @@
+"""Budgets: schedules add up, rounding never rounds up, nodes plan from what is known of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.budget import SCHEDULES, Adaptive, Scheduled, Standing, Unlimited, promise, round_down
+from hedgerow.criteria import Criterion
+
+EPSILON = Fraction(1)
+ADAPTIVE = Adaptive(epsilon=EPSILON, n_candidates=159, n_classes=2, max_rows=2**31 - 1)
+
+
+def standing(rows: float, left: Fraction = EPSILON, depth: int = 1, hope: float = 1.0) -> Standing:
+    return Standing(depth, np.array([0.75 * rows, 0.25 * rows]), left, hope)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("depths", [1, 2, 9, 512])
+def test_the_shares_of_all_depths_add_up_to_at_most_one(name, depths):
+    shares = [SCHEDULES[name](depth, depths) for depth in range(1, depths + 1)]
+    assert all(share > 0 for share in shares)
+    assert sum(shares) <= 1
+    assert name == "decay" or sum(shares) == 1
+
+
+def test_decay_is_the_papers():
+    assert [SCHEDULES["decay"](depth, 512) for depth in (1, 2, 10)] == [
+        Fraction(1, 2),
+        Fraction(1, 4),
+        Fraction(1, 1024),
+    ]
+
+
+@given(st.floats(1e-6, 1.0), st.fractions(min_value="1/1000", max_value=100))
+def test_rounding_a_budget_down_costs_less_than_five_percent(share, total):
+    step = round_down(share * float(total), total)
+    assert float(step) <= share * float(total) * (1 + 1e-8)
+    assert float(step) >= share * float(total) * 0.95
+
+
+def test_more_rows_and_more_epsilon_are_worth_more_levels():
+    levels = [ADAPTIVE.levels(standing(rows)) for rows in (0, 100, 1_000, 30_000, 1_000_000)]
+    assert levels == sorted(levels)
+    assert levels[0] == 0
+    assert ADAPTIVE.levels(standing(30_000, EPSILON / 10)) < ADAPTIVE.levels(standing(30_000))
+    assert ADAPTIVE.levels(standing(30_000, hope=2.0)) > ADAPTIVE.levels(standing(30_000))
+
+
+def test_levels_solve_their_equation():
+    node = standing(30_000)
+    r = ADAPTIVE.levels(node)
+    impurity = 2 * (30_000 - (22_500**2 + 7_500**2) / 30_000)
+    assert r * 1.6**r == pytest.approx(0.2 * impurity / ((4 + 0.5) * math.log(159)), rel=1e-4)
+
+
+def test_a_small_node_is_a_leaf_and_gets_all_that_is_left():
+    assert ADAPTIVE.node(standing(20)) is None
+    assert ADAPTIVE.leaf(Fraction(1, 2)) == Fraction(1, 2)
+    assert ADAPTIVE.leaf(Fraction(0)) == 0
+
+
+def test_the_last_level_planned_is_chosen_by_error():
+    deep, last = ADAPTIVE.node(standing(30_000)), ADAPTIVE.node(standing(400))
+    assert deep is not None
+    assert deep.criterion == Criterion.gini
+    assert last is not None
+    assert last.criterion == Criterion.error
+
+
+def test_a_users_criterion_is_kept_and_max_depth_ends_the_plan():
+    rule = Adaptive(EPSILON, 159, 2, 2**31 - 1, criterion=Criterion.gini, max_depth=2)
+    budget = rule.node(standing(30_000, depth=2))
+    assert budget is not None
+    assert budget.criterion == Criterion.gini
+    assert rule.node(standing(30_000, depth=3)) is None
+
+
+@given(st.integers(0, 10**7), st.integers(1, 1000))
+def test_a_node_never_plans_more_than_its_path_has_left(rows, thousandth):
+    left = Fraction(thousandth, 1000)
+    budget = ADAPTIVE.node(standing(rows, left))
+    assert budget is None or 0 < budget.total <= left
+
+
+def test_without_privacy_everything_but_a_pure_node_is_evaluated():
+    rule = Unlimited(Criterion.gini)
+    assert rule.node(Standing(1, np.array([5.0, 0.0]), math.inf)) is None
+    assert rule.node(Standing(1, np.array([5.0, 1.0]), math.inf)) is not None
+
+
+def test_a_schedule_plans_its_depth_from_the_number_of_rows():
+    rule = Scheduled(
+        Criterion.gini,
+        EPSILON,
+        "uniform",
+        None,
+        ADAPTIVE,
+        Fraction(15, 100),
+        Fraction(3, 100),
+        Fraction(3, 4),
+    )
+    few, many = (rule.settle(standing(rows)) for rows in (1_000, 1_000_000))
+    assert isinstance(few, Scheduled)
+    assert isinstance(many, Scheduled)
+    assert few.depths < many.depths
+    total = rule.root + rule.leaf(EPSILON)
+    for depth in range(1, many.depths + 1):
+        budget = many.node(standing(10, depth=depth))
+        assert budget is not None
+        total += budget.total
+    assert total == EPSILON
+    assert many.node(standing(10, depth=many.depths + 1)) is None
+
+
+def test_a_good_split_raises_the_promise_and_a_useless_one_lowers_it():
+    counts = np.array([[1000.0, 1000.0]])
+    good = np.array([[[1000.0, 0.0], [0.0, 1000.0]]])
+    useless = np.array([[[500.0, 500.0], [500.0, 500.0]]])
+    one, quiet, loud = np.ones(1), np.ones(1), np.full(1, 1e12)
+    assert promise(one, counts, good, quiet)[0] > 2
+    assert promise(one, counts, useless, quiet)[0] < 0.5
+    assert promise(one, counts, good, loud)[0] == pytest.approx(1.0, abs=0.01)
