@@ -24,28 +24,39 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="What training may cost any one patient.")] = 1.0,
     folder: Annotated[Path, typer.Option(help="Where to write the tree.")] = Path("hedgerow-demo"),
 ) -> None:
-    """A hospital learns to recognise early malaria, and no patient can be recognised in what it learned."""
+    """Four hospitals learn to recognise early malaria, and show each other no patient."""
     from hedgerow import PrivateTreeClassifier
     from hedgerow.datasets import synthetic_hospitals
 
     hospitals = synthetic_hospitals()
-    patients, malaria = hospitals.holders[0]
     test = hospitals.test_table, hospitals.test_labels
-    private = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit(patients, malaria)
-    exact = PrivateTreeClassifier(schema=hospitals.schema, epsilon=math.inf, max_splits=32).fit(
-        patients, malaria
+    sizes = ", ".join(str(len(labels)) for _, labels in hospitals.holders)
+    console.print(
+        f"Four synthetic hospitals with {sizes} patients; {len(hospitals.schema.splits)} candidate splits.\n"
     )
+    model = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit_holders(hospitals.holders)
+    console.print(model.tree_.export_text(), highlight=False, markup=False)
 
-    console.print(f"{len(patients)} synthetic patients, {len(hospitals.schema.splits)} candidate splits\n")
-    console.print(private.tree_.export_text(), highlight=False, markup=False)
-    results = RichTable("tree", "epsilon", "accuracy on other patients", "splits")
-    for name, model in (("private", private), ("without privacy", exact)):
-        results.add_row(name, f"{model.epsilon:g}", f"{model.score(*test):.3f}", str(model.tree_.n_splits))
+    results = RichTable("tree", "accuracy on other patients", "splits", title=f"epsilon {epsilon:g}")
+
+    def add(name: str, tree: PrivateTreeClassifier) -> None:
+        results.add_row(name, f"{tree.score(*test):.3f}", str(tree.tree_.n_splits))
+
+    add("all hospitals together, private", model)
+    exact = PrivateTreeClassifier(schema=hospitals.schema, epsilon=math.inf, max_splits=32)
+    add("all hospitals together, without privacy", exact.fit_holders(hospitals.holders))
+    for i, holder in enumerate(hospitals.holders):
+        alone = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit(*holder)
+        add(f"hospital {i + 1} alone, private", alone)
     console.print(results)
-    console.print(private.ledger_.explain(), highlight=False, markup=False)
+    for i, ledger in enumerate(model.ledgers_):
+        console.print(
+            f"Hospital {i + 1} spent {float(ledger.spent):.3f} of the {float(ledger.grant):g} it granted."
+        )
+    console.print(f"{model.traffic_}.", highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
-    private.save(folder / "tree.json")
-    console.print(f"\nThe tree is in {folder / 'tree.json'}.")
+    model.save(folder / "tree.json")
+    console.print(f"The tree is in {folder / 'tree.json'}.")
 
 
 @app.command()

@@ -38,3 +38,7 @@ class BudgetExceeded(Refused):
 
 class InvalidMessage(HedgerowError, ValueError):
     """Bytes that are no message, or a message that nobody may send."""
+
+
+class InvalidStore(HedgerowError):
+    """The file of a holder's studies is damaged, foreign, of another version, or cannot be written."""

@@ -29,6 +29,7 @@ VERSION = 1
 MOST_NODES = 2**20  # of one message
 MOST_BYTES = 2**28
 MOST_NUMBER = 2**53
+MOST_DIGITS = 1000  # of an epsilon: a harmonic schedule over a thousand depths has 434
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +172,11 @@ def from_bytes(data: bytes) -> Message:
         plain = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
     except Exception as error:  # msgpack raises half a dozen kinds
         raise InvalidMessage(f"not a message: {type(error).__name__}.") from error
-    if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
+    if not isinstance(plain, dict) or type(plain.get("version")) is not int or plain["version"] != VERSION:
         raise InvalidMessage(f"not a message of version {VERSION}.")
+    if msgpack.packb(plain) != data:  # a field twice, or a number in more bytes than it needs
+        raise InvalidMessage("a message has one form only, and this is another.")
+    del plain["version"]
     message: Message = _built(plain, (Request, Answer, Refusal))
     return message
 
@@ -185,8 +189,8 @@ def _built(plain: Any, kinds: Sequence[type[Any]]) -> Any:
     if not isinstance(name, str) or name not in by_name:
         raise InvalidMessage(f"the kind of a message is one of {', '.join(by_name)}.")
     fields = by_name[name].__dataclass_fields__
-    if plain.keys() != fields.keys():
-        raise InvalidMessage(f"{name} has exactly the fields {', '.join(fields)}.")
+    if list(plain) != list(fields):
+        raise InvalidMessage(f"{name} has exactly the fields {', '.join(fields)}, in this order.")
     values = {field: _PARSERS[field](value) for field, value in plain.items()}
     _check_lengths(name, values)
     return by_name[name](**values)
@@ -249,9 +253,12 @@ def _listed(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
     if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
         raise InvalidMessage("a list has distinct items, and which of them stands where.")
     which, distinct = _numbers(value["which"]), value["distinct"]
-    if not isinstance(distinct, list) or which.max() >= len(distinct) or len(distinct) > len(which):
+    named, first = np.unique(which, return_index=True)
+    if not isinstance(distinct, list) or len(named) != len(distinct) or named[-1] != len(distinct) - 1:
         raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
     items = [parse(item) for item in distinct]
+    if len(set(items)) < len(items) or (np.diff(first) < 0).any():
+        raise InvalidMessage("a list has its items once each, in the order in which they are named.")
     return [items[i] for i in which.tolist()]
 
 
@@ -262,11 +269,12 @@ def _epsilons(value: Any) -> list[Epsilon]:
 def _epsilon(text: Any) -> Epsilon:
     if text == "inf":
         return math.inf
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,60}(/[1-9][0-9]{0,60})?", text, re.ASCII):
+    number = rf"[1-9][0-9]{{0,{MOST_DIGITS - 1}}}"
+    if not isinstance(text, str) or not re.fullmatch(f"{number}(/{number})?", text, re.ASCII):
         raise InvalidMessage('an epsilon is a positive fraction such as "3/40", or "inf".')
     epsilon = Fraction(text)
-    if epsilon <= 0:
-        raise InvalidMessage("an epsilon is positive.")
+    if str(epsilon) != text:
+        raise InvalidMessage("an epsilon is a fraction in lowest terms.")
     return epsilon
 
 

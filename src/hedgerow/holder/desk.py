@@ -1,29 +1,74 @@
 """A holder's desk: where requests arrive as bytes, and answers or refusals leave as bytes.
 
 It repeats the stored answer to a request that it has answered before, and writes charges down before noise
-is drawn and answers before they leave. A refusal's reason depends on the request and the account alone.
+is drawn and answers before they leave. A refusal's reason depends on the requests and the account alone, and
+a refused request changes nothing.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
-from hedgerow.errors import HedgerowError, InvalidMessage, Refused
-from hedgerow.holder.holder import Holder
-from hedgerow.messages import Answer, IntArray, Refusal, Request, from_bytes, to_bytes
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InvalidMessage, InvalidStore, InvalidTable, Refused, SchemaMismatch
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Charged, Holder
+from hedgerow.messages import (
+    ROOT,
+    Answer,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Epsilon,
+    Nominate,
+    Query,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import Noise
+
+LOG = logging.getLogger(__name__)
+
+ALL_QUERIES: tuple[type[Query], ...] = Query.__args__
+SELECTING = frozenset({CountRows, CountLabels, Nominate, CountCells})
+QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning asks
+    "select": SELECTING,
+    "paper": SELECTING,
+    "local": SELECTING,
+    "noisy_counts": frozenset({CountRows, CountLabels, CountSplits}),
+    "noisy_columns": frozenset({CountRows, CountLabels, CountColumns}),
+}
 
 
 class Journal(Protocol):
     """Where a study's requests and answers are kept."""
 
+    def past(self) -> Iterator[tuple[str, bytes, bool]]:
+        """What was charged before, in order: its name, the request, and whether it has been answered."""
+
     def find(self, identifier: str) -> tuple[bytes, bytes | None] | None:
         """The request of this name, as bytes, and its answer if there is one."""
 
-    def charged(self, identifier: str, request: bytes, holder: Holder) -> None:
-        """A request has been charged; this is on disk before noise is drawn. May refuse."""
+    def charged(self, identifier: str, request: bytes, spent: Epsilon) -> None:
+        """A request is charged and brings the study's spending to `spent`; kept before noise is drawn.
+
+        May refuse: then nothing is kept.
+        """
 
     def answered(self, identifier: str, answer: bytes) -> None:
-        """An answer has been made; this is on disk before it leaves."""
+        """An answer has been made; it is kept before it leaves."""
 
 
 class Memory:
@@ -32,11 +77,15 @@ class Memory:
     def __init__(self) -> None:
         self._known: dict[str, tuple[bytes, bytes | None]] = {}
 
+    def past(self) -> Iterator[tuple[str, bytes, bool]]:
+        """See `Journal.past`."""
+        return ((name, request, answer is not None) for name, (request, answer) in self._known.items())
+
     def find(self, identifier: str) -> tuple[bytes, bytes | None] | None:
         """See `Journal.find`."""
         return self._known.get(identifier)
 
-    def charged(self, identifier: str, request: bytes, holder: Holder) -> None:  # noqa: ARG002
+    def charged(self, identifier: str, request: bytes, spent: Epsilon) -> None:  # noqa: ARG002
         """See `Journal.charged`."""
         self._known[identifier] = (request, None)
 
@@ -46,12 +95,34 @@ class Memory:
 
 
 class Desk:
-    """Serves one study of one holder."""
+    """Serves one study of one holder, and goes on where its journal ends."""
 
-    def __init__(self, study: str, holder: Holder, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        study: str,
+        holder: Holder,
+        journal: Journal | None = None,
+        queries: Collection[type[Query]] = ALL_QUERIES,
+    ) -> None:
         self.study = study
         self.holder = holder
+        self._queries = queries
         self._journal: Journal = Memory() if journal is None else journal
+        self._unanswered: dict[str, Charged] = {}
+        self._one_at_a_time = threading.Lock()
+        for identifier, asked, is_answered in self._journal.past():
+            charged = self._again(asked)
+            if not is_answered:
+                self._unanswered[identifier] = charged
+
+    def _again(self, asked: bytes) -> Charged:
+        """Follow a request that was charged before this process began."""
+        try:
+            request = from_bytes(asked)
+            assert isinstance(request, Request)
+            return self.holder.charge(self.holder.consider(request.growth, request.query))
+        except (HedgerowError, AssertionError) as error:
+            raise InvalidStore(f"the journal of study {self.study!r} cannot be followed: {error}") from error
 
     def handle(self, data: bytes) -> bytes:
         """Answer a request, or refuse it with a reason. Never raises for what a stranger sent."""
@@ -62,27 +133,77 @@ class Desk:
         if not isinstance(request, Request):
             return to_bytes(Refusal(self.study, "unknown", "only requests are answered."))
         try:
-            return self._answer(request, data)
+            with self._one_at_a_time:
+                return self._answer(request, data)
+        except InvalidStore:
+            LOG.exception("study %r: a request could not be written down", self.study)
+            reason = "the holder cannot write its account down; ask again later."
         except HedgerowError as error:
-            return to_bytes(Refusal(self.study, request.identifier, str(error)[:2000]))
+            reason = str(error)[:2000]
+        return to_bytes(Refusal(self.study, request.identifier, reason))
 
     def _answer(self, request: Request, data: bytes) -> bytes:
         if request.study != self.study:
             raise Refused("this study has not been granted here.")
         known = self._journal.find(request.identifier)
         if known is None:
-            if request.growth is not None:
-                self.holder.grow(request.growth)
-            self.holder.charge(request.query)
-            self._journal.charged(request.identifier, data, self.holder)
+            if type(request.query) not in self._queries:
+                raise Refused(
+                    f"{type(request.query).__name__} is not among the queries granted to this study."
+                )
+            considered = self.holder.consider(request.growth, request.query)
+            self._journal.charged(request.identifier, data, considered.quote.spent)
+            self._unanswered[request.identifier] = self.holder.charge(considered)
         else:
             asked, answer = known
             if asked != data:
                 raise Refused(f"the name {request.identifier!r} was used for another request.")
             if answer is not None:
                 return answer
-            # Charged, but the process ended before an answer was written down, so none has left: draw it now.
-        values: IntArray = self.holder.release(request.query)
+            # Charged, but no answer was kept, so none has left: noise may be drawn now.
+        values = self.holder.release(self._unanswered[request.identifier])
         answer = to_bytes(Answer(self.study, request.identifier, values))
         self._journal.answered(request.identifier, answer)
+        del self._unanswered[request.identifier]
         return answer
+
+
+@dataclass(frozen=True)
+class StudyGrant:
+    """What a holder grants to one study. It comes from the holder's own configuration, never from the coordinator.
+
+    `schema` is the hash of the schema agreed on, `methods` the ways of learning whose queries are answered.
+    """
+
+    study: str
+    schema: str
+    epsilon: Fraction
+    max_rows: int
+    neighbours: str = "add-remove"
+    methods: tuple[str, ...] = tuple(QUERIES)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, Fraction) or not 0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon={self.epsilon!r}; a study is granted a positive Fraction.")
+        if self.neighbours not in {"add-remove", "replace"}:
+            raise ValueError(f"neighbours={self.neighbours!r}; choose 'add-remove' or 'replace'.")
+        if unknown := set(self.methods) - QUERIES.keys():
+            raise ValueError(f"there is no method {min(unknown)!r}; choose from {', '.join(QUERIES)}.")
+        if self.max_rows < 1 or not 0 < len(self.study) <= 200:
+            raise ValueError("a study has a name of at most 200 characters, and max_rows of at least 1.")
+
+    def desk(self, rows: GroupedRows, noise: Noise, journal: Journal | None = None) -> Desk:
+        """The desk that serves this study from these rows; errors here are for the holder's eyes only."""
+        if rows.schema.hash != self.schema:
+            raise SchemaMismatch(
+                f"the rows are encoded by another schema than study {self.study!r} was granted."
+            )
+        if int(rows.label_counts(np.array([ROOT])).sum()) > self.max_rows:
+            raise InvalidTable(
+                f"there are more than max_rows={self.max_rows} rows, which the noise is made for."
+            )
+        leaks = () if noise.private else (f"the noise can be taken off again: {noise!r}",)
+        holder = Holder(
+            rows, noise, Ledger(self.epsilon, neighbours=self.neighbours, leaks=leaks), self.max_rows
+        )
+        return Desk(self.study, holder, journal, frozenset().union(*(QUERIES[m] for m in self.methods)))

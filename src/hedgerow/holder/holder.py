@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +20,7 @@ from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.messages import (
+    MOST_BYTES,
     ROOT,
     CountCells,
     CountColumns,
@@ -30,11 +32,16 @@ from hedgerow.messages import (
     Nominate,
     Query,
 )
-from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import Noise
+from hedgerow.privacy.ledger import Ledger, Quote
+from hedgerow.privacy.noise import LARGEST_SCALE, Noise
 from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.schema import Schema
 
 MOST_NODES = 2**20  # of one study: what a holder is willing to remember
+MOST_DEPTH = 2**12
+LARGEST_NOISE = (
+    2**43
+)  # a count's noise is above 2**53, the largest number of a message, once in exp(1024) draws
 
 WHAT: dict[type[Query], str] = {
     CountRows: "number of rows",
@@ -45,6 +52,23 @@ WHAT: dict[type[Query], str] = {
     CountColumns: "histograms of every column",
 }
 PURPOSE = {kind: i for i, kind in enumerate(WHAT)}
+
+
+@dataclass(frozen=True, eq=False)
+class Considered:
+    """A request that is in order: what it would add to the tree and do to the account. Nothing is done yet."""
+
+    growth: Grow | None
+    query: Query
+    quote: Quote
+
+
+@dataclass(frozen=True, eq=False)
+class Charged:
+    """A query that has been paid for, and the keys [node] of its seeded noise."""
+
+    query: Query
+    keys: NDArray[np.uint64]
 
 
 class Holder:
@@ -59,25 +83,49 @@ class Holder:
         self._splits: dict[int, tuple[int, int, int]] = {}  # node -> (split, left, right), as announced
         self._asked: Counter[tuple[int, int]] = Counter()  # (path, purpose) -> releases so far
 
+    @property
+    def schema(self) -> Schema:
+        """What is public about the rows."""
+        return self._rows.schema
+
     def grow(self, announcement: Grow) -> None:
         """Follow the coordinator's tree: partition the rows of the nodes that it has split."""
         growth = self._new(announcement)
-        if growth is None:
-            return
-        for node, split, (left, right) in zip(
-            growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True
-        ):
-            self.ledger.divide(node, (left, right))
-            self._splits[node] = (split, left, right)
-            self._path[left], self._path[right] = 2 * self._path[node], 2 * self._path[node] + 1
-        self._rows.split(growth.nodes, growth.splits, growth.children)
+        self.ledger.book(self.ledger.quote([], "", "", [], _divisions(growth)))
+        self._follow(growth)
+
+    def answer(self, query: Query) -> IntArray:
+        """One noisy answer; checked and charged first, refused if it would cost too much."""
+        return self.release(self.charge(self.consider(None, query)))
+
+    def consider(self, announcement: Grow | None, query: Query) -> Considered:
+        """Check an announcement and the query that follows it; refuse what nobody may ask or what costs too much.
+
+        Changes nothing, so that a request is written down, or refused, as a whole.
+        """
+        growth = None if announcement is None else self._new(announcement)
+        born = set() if growth is None else set(growth.children.ravel().tolist())
+        mechanism = query.selector if isinstance(query, Nominate) else "discrete Laplace"
+        if unknown := set(query.nodes.tolist()) - self._path.keys() - born:
+            raise Refused(f"node {min(unknown)} does not exist.")
+        self._check(query)
+        nodes, what = query.nodes.tolist(), WHAT[type(query)]
+        quote = self.ledger.quote(nodes, mechanism, what, query.epsilons, _divisions(growth))
+        self._check_scale(query)
+        return Considered(growth, query, quote)
+
+    def charge(self, considered: Considered) -> Charged:
+        """Book a request that was considered last; the noise of its answer is settled, but not drawn."""
+        self.ledger.book(considered.quote)
+        self._follow(considered.growth)
+        return Charged(considered.query, self._keys(considered.query))
 
     def _new(self, growth: Grow) -> Grow | None:
         """What an announcement adds to what is known; refused unless each node is split once, by one split.
 
         Two different partitions of the same rows would overlap, and the ledger's sums would be too small.
         """
-        if len(growth.nodes) and growth.splits.max() >= len(self._rows.schema.splits):
+        if len(growth.nodes) and growth.splits.max() >= len(self.schema.splits):
             raise Refused("an announced split is not in the schema.")
         fresh: list[int] = []
         splitting: set[int] = set()
@@ -91,8 +139,10 @@ class Holder:
                 raise Refused(f"node {node} is split already, in another way.")
             if node not in self._path:
                 raise Refused(f"node {node} does not exist.")
-            if left == right or {left, right} & (self._path.keys() | born):
+            if left == right or any(child in self._path or child in born for child in (left, right)):
                 raise Refused(f"the children of node {node} have numbers that are taken.")
+            if self._path[node].bit_length() >= MOST_DEPTH:
+                raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
             fresh.append(i)
             splitting.add(node)
             born |= {left, right}
@@ -100,44 +150,70 @@ class Holder:
             raise Refused(f"a study has at most {MOST_NODES} nodes.")
         return Grow(growth.nodes[fresh], growth.splits[fresh], growth.children[fresh]) if fresh else None
 
-    def answer(self, query: Query) -> IntArray:
-        """One noisy answer; checked and charged first, refused if it would cost too much."""
-        self.charge(query)
-        return self.release(query)
+    def _follow(self, growth: Grow | None) -> None:
+        """Partition the rows as an announcement says that `_new` found to be in order."""
+        if growth is None:
+            return
+        for node, split, (left, right) in zip(
+            growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True
+        ):
+            self._splits[node] = (split, left, right)
+            self._path[left], self._path[right] = 2 * self._path[node], 2 * self._path[node] + 1
+        self._rows.split(growth.nodes, growth.splits, growth.children)
 
-    def charge(self, query: Query) -> None:
-        """Book a query in the ledger; refuse, and book nothing, what nobody may ask or what costs too much."""
-        if unknown := set(query.nodes.tolist()) - self._path.keys():
-            raise Refused(f"node {min(unknown)} does not exist.")
-        mechanism = "discrete Laplace"
-        if isinstance(query, CountCells) and query.splits.max() >= len(self._rows.schema.splits):
+    def _check(self, query: Query) -> None:
+        """Refuse a query that makes no sense for this schema, or whose answer would not fit a message."""
+        n_splits, n_classes = len(self.schema.splits), self.schema.n_classes
+        if isinstance(query, CountCells) and query.splits.max() >= n_splits:
             raise Refused("a split is not in the schema.")
         if isinstance(query, Nominate):
-            mechanism = query.selector
             if query.selector not in SELECTORS:
                 raise Refused(f"there is no selector {query.selector!r}.")
-            if Criterion.root_gini in query.criteria and self._rows.schema.n_classes != 2:
+            if Criterion.root_gini in query.criteria and n_classes != 2:
                 raise Refused("root gini needs two classes.")
-        self.ledger.charge(query.nodes.tolist(), mechanism, WHAT[type(query)], query.epsilons)
+        a_node = {
+            CountLabels: n_classes,
+            CountCells: 2 * n_classes,
+            CountSplits: 2 * n_classes * n_splits,
+            CountColumns: n_classes * int(self.schema.n_bins.sum()),
+        }.get(type(query), 1)
+        if 16 * a_node * len(query.nodes) > MOST_BYTES:  # eight bytes a number, and room to spare
+            raise Refused("the answer would be too long for a message; ask about fewer nodes at a time.")
 
-    def release(self, query: Query) -> IntArray:
-        """The noisy answer to a query that has been charged."""
-        rows = self._rows
+    def _check_scale(self, query: Query) -> None:
+        """Refuse an epsilon so small that no sampler, or no message, could hold the noise."""
+        sensitivity, largest = self._histograms(query), LARGEST_NOISE
+        if isinstance(query, Nominate):
+            n_classes, n_rows = self.schema.n_classes, self._max_rows
+            sensitivity = max(score_sensitivity(c, n_classes, n_rows) for c in set(query.criteria))
+            largest = LARGEST_SCALE
+        if sensitivity > largest * min(query.epsilons):
+            raise Refused("an epsilon is so small that its noise would not fit a message.")
+
+    def _histograms(self, query: Query) -> int:
+        """In how many histograms of a query's answer a row is counted: the sensitivity of its counts."""
+        kinds = {CountSplits: len(self.schema.splits), CountColumns: len(self.schema.columns)}
+        return kinds.get(type(query), 1)
+
+    def release(self, charged: Charged) -> IntArray:
+        """The noisy answer to a query that has been charged. Seeded noise is the same every time."""
+        rows, query = self._rows, charged.query
         match query:
             case Nominate():
-                return self._nominate(query)
+                return self._nominate(query, charged.keys)
             case CountRows():
-                return self._noisy(query, rows.label_counts(query.nodes).sum(axis=1, keepdims=True))
+                counts = rows.label_counts(query.nodes).sum(axis=1, keepdims=True)
             case CountLabels():
-                return self._noisy(query, rows.label_counts(query.nodes))
+                counts = rows.label_counts(query.nodes)
             case CountCells():
-                return self._noisy(query, rows.cells(query.nodes, query.splits))
+                counts = rows.cells(query.nodes, query.splits)
             case CountSplits():
-                return self._noisy(query, rows.all_cells(query.nodes), histograms=len(rows.schema.splits))
+                counts = rows.all_cells(query.nodes)
             case CountColumns():
-                return self._noisy(query, rows.columns(query.nodes), histograms=len(rows.schema.columns))
+                counts = rows.columns(query.nodes)
+        return self._noisy(query, charged.keys, counts)
 
-    def _nominate(self, query: Nominate) -> IntArray:
+    def _nominate(self, query: Nominate, keys: NDArray[np.uint64]) -> IntArray:
         """Selection on V = -F(left) - F(right), in fixed point (docs/privacy.md, selection)."""
         selector = SELECTORS[query.selector]
         n_classes = self._rows.schema.n_classes
@@ -150,34 +226,39 @@ class Holder:
                     chosen[here] = mine.argmax(axis=1)
                 else:
                     chosen[here] = selector.select(
-                        to_fixed_point(mine), sensitivity, Fraction(epsilon), self._noise,
-                        self._keys(query, here),
-                    )  # fmt: skip
+                        to_fixed_point(mine), sensitivity, Fraction(epsilon), self._noise, keys[here]
+                    )
         return chosen
 
-    def _noisy(self, query: Query, counts: IntArray, histograms: int = 1) -> IntArray:
-        """Noise of scale `histograms` / epsilon: a row changes one cell of each histogram by one."""
+    def _noisy(self, query: Query, keys: NDArray[np.uint64], counts: IntArray) -> IntArray:
+        """Noise of scale (histograms) / epsilon: a row changes one cell of each histogram by one."""
         noisy = counts.reshape(len(counts), -1).copy()
-        keys = self._keys(query, np.arange(len(counts)))
+        histograms = self._histograms(query)
         for (epsilon,), here in _alike(np.arange(len(counts)), query.epsilons):
             if not math.isinf(epsilon):
                 noisy[here] = self._noise.laplace(noisy[here], histograms / Fraction(epsilon), keys[here])
         return noisy.reshape(counts.shape)
 
-    def _keys(self, query: Query, here: IntArray) -> NDArray[np.uint64]:
+    def _keys(self, query: Query) -> NDArray[np.uint64]:
         """A number for each release, by the node's path, the kind of query, and how often it was asked.
 
         So seeded noise does not depend on the order in which nodes are asked, and never repeats.
         """
         purpose = PURPOSE[type(query)]
         keys = []
-        for node in query.nodes[here].tolist():
+        for node in query.nodes.tolist():
             place = (self._path[node], purpose)
             keys.append(
                 _mix((self._path[node] * len(PURPOSE) + purpose) * 2**16 + self._asked[place] % 2**16)
             )
             self._asked[place] += 1
         return np.array(keys, dtype=np.uint64)
+
+
+def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
+    if growth is None:
+        return {}
+    return dict(zip(growth.nodes.tolist(), map(tuple, growth.children.tolist()), strict=True))
 
 
 def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from hedgerow.errors import BudgetExceeded, Refused
 
 WHOLE = 0
+MOST_BITS = 2**13  # of a sum's denominator: more would only keep the holder busy
+NO_DIVISIONS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 Epsilon = Fraction | float  # a float only for infinity
 
@@ -31,6 +35,17 @@ class Entry:
     epsilon: Epsilon
 
 
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a ledger would be after something that has not been booked yet: `spent`, and all that changes."""
+
+    spent: Epsilon
+    along: Mapping[int, Epsilon]
+    depth: Mapping[int, int]
+    into: Mapping[int, tuple[int, ...]]
+    entries: Sequence[Entry]
+
+
 class Ledger:
     """The account of one data holder for one study.
 
@@ -44,6 +59,7 @@ class Ledger:
         self.neighbours = neighbours
         self.leaks = tuple(leaks)
         self.entries: list[Entry] = []
+        self._spent: Epsilon = Fraction(0)
         self._factor = 2 if neighbours == "replace" else 1
         self._along: dict[int, Epsilon] = {WHOLE: Fraction(0)}  # the sum along the path to a part
         self._depth = {WHOLE: 1}
@@ -61,7 +77,7 @@ class Ledger:
     @property
     def spent(self) -> Epsilon:
         """The most that any row can have paid."""
-        return max(self._along.values())
+        return self._spent
 
     @property
     def left(self) -> Epsilon:
@@ -100,59 +116,74 @@ class Ledger:
 
     def divide(self, part: int, into: Iterable[int]) -> None:
         """The rows of a part are divided, each into exactly one of the new parts; once only."""
-        into = tuple(into)
-        if (
-            part not in self._along
-            or part in self._into
-            or len(set(into)) < len(into)
-            or any(p in self._along for p in into)
-        ):
-            raise Refused(f"part {part} cannot be divided into {into}: unknown, or named before.")
-        self._into[part] = into
-        for new in into:
-            self._along[new] = self._along[part]
-            self._depth[new] = self._depth[part] + 1
+        self.book(self.quote([], "", "", [], {part: tuple(into)}))
 
     def charge(self, parts: Sequence[int], mechanism: str, what: str, epsilons: Sequence[Epsilon]) -> None:
         """Book one release about each part, or refuse them all and book nothing."""
-        after = _Overlay(self._along)
+        self.book(self.quote(parts, mechanism, what, epsilons))
+
+    def quote(
+        self,
+        parts: Sequence[int],
+        mechanism: str,
+        what: str,
+        epsilons: Sequence[Epsilon],
+        divisions: Mapping[int, tuple[int, ...]] = NO_DIVISIONS,
+    ) -> Quote:
+        """What the account would be after some divisions, then one release about each part. Books nothing.
+
+        Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
+        """
+        along, depth, pieces = ChainMap({}, self._along), ChainMap({}, self._depth), ChainMap({}, self._into)
+        for part, into in divisions.items():
+            if (
+                part not in along
+                or part in pieces
+                or len({*into}) < len(into)
+                or any(p in along for p in into)
+            ):
+                raise Refused(f"part {part} cannot be divided into {into}: unknown, or named before.")
+            pieces[part] = into
+            for new in into:
+                along[new], depth[new] = along[part], depth[part] + 1
+        spent = self._spent
         entries = []
         for part, epsilon in zip(parts, epsilons, strict=True):
-            if part not in self._along:
+            if part not in along:
                 raise Refused(f"part {part} is unknown; nothing is released about it.")
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
             price = epsilon * self._factor
-            for reached in self._below(part):
-                after[reached] = after[reached] + price
-                if after[reached] > self.grant:
+            for reached in _below(part, pieces):
+                total = along[reached] + price
+                if total > self.grant:
                     raise BudgetExceeded(
-                        f"{what} of part {part} would bring the spending to {float(after[reached]):.6g}, "
+                        f"{what} of part {part} would bring the spending to {float(total):.6g}, "
                         f"above the granted {float(self.grant):.6g}; nothing was released or charged."
                     )
-            entries.append(Entry(part, self._depth[part], mechanism, what, price))
-        self._along.update(after.changed)
-        self.entries += entries
+                if isinstance(total, Fraction) and total.denominator.bit_length() > MOST_BITS:
+                    raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
+                along[reached] = total
+                spent = max(spent, total)
+            entries.append(Entry(part, depth[part], mechanism, what, price))
+        return Quote(spent, along.maps[0], depth.maps[0], pieces.maps[0], entries)
 
-    def _below(self, part: int) -> Iterator[int]:
-        """The part and all that it has been divided into: a release about it is about them too."""
-        yield part
-        for new in self._into.get(part, ()):
-            yield from self._below(new)
+    def book(self, quote: Quote) -> None:
+        """Make the account what was quoted; nothing else may have been booked since."""
+        self._along.update(quote.along)
+        self._depth.update(quote.depth)
+        self._into.update(quote.into)
+        self.entries += quote.entries
+        self._spent = quote.spent
 
 
-class _Overlay:
-    """Changes to a dictionary that are not made yet."""
-
-    def __init__(self, base: dict[int, Epsilon]) -> None:
-        self._base = base
-        self.changed: dict[int, Epsilon] = {}
-
-    def __getitem__(self, key: int) -> Epsilon:
-        return self.changed[key] if key in self.changed else self._base[key]
-
-    def __setitem__(self, key: int, value: Epsilon) -> None:
-        self.changed[key] = value
+def _below(part: int, pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
+    """The part and all that it has been divided into: a release about it is about them too."""
+    stack = [part]
+    while stack:
+        reached = stack.pop()
+        yield reached
+        stack += pieces.get(reached, ())
 
 
 def _number(epsilon: Epsilon) -> str:

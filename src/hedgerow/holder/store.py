@@ -1,0 +1,229 @@
+"""The studies of one holder in one file: what was asked, what it cost, what was answered. SQLite.
+
+A charge is on disk before noise is drawn, an answer before it leaves. So after a crash the file shows at
+least what has left the house, and whoever asks again gets the same answer. Deleting the file, or putting an
+older one in its place, makes the holder forget what it has spent: keep it as carefully as the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+from hedgerow.errors import BudgetExceeded, InvalidStore, Refused
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk, StudyGrant
+from hedgerow.privacy.ledger import Epsilon
+from hedgerow.privacy.noise import Noise
+
+APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
+VERSION = 1
+PATIENCE = 30.0  # seconds to wait for another process's transaction
+
+TABLES = (
+    """CREATE TABLE studies (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        terms TEXT NOT NULL,  -- the grant
+        spent TEXT NOT NULL  -- an exact fraction
+    )""",
+    """CREATE TABLE requests (
+        study INTEGER NOT NULL REFERENCES studies,
+        place INTEGER NOT NULL,
+        identifier TEXT NOT NULL,
+        request BLOB NOT NULL,
+        answer BLOB,
+        PRIMARY KEY (study, place),
+        UNIQUE (study, identifier)
+    )""",
+)
+
+
+class Store:
+    """The file. All its studies together may spend `lifetime_epsilon`, each the largest sum along a path.
+
+    >>> store = Store("holder.db", lifetime_epsilon=Fraction(3))        # doctest: +SKIP
+    >>> with store.open_study(grant) as study:                          # doctest: +SKIP
+    ...     desk = study.desk(rows, SecureNoise())
+    ...     answer = desk.handle(request)
+    """
+
+    def __init__(self, path: str | Path, *, lifetime_epsilon: Epsilon = math.inf) -> None:
+        if not lifetime_epsilon > 0:
+            raise ValueError(f"lifetime_epsilon={lifetime_epsilon!r}; it must be positive.")
+        self.path = Path(path)
+        self.lifetime_epsilon = lifetime_epsilon
+        with _Connection(self.path) as database:
+            _check_or_create(database)
+
+    def spent(self) -> dict[str, Fraction]:
+        """What each study has spent."""
+        with _Connection(self.path) as database:
+            return {name: Fraction(spent) for name, spent in database.all("SELECT name, spent FROM studies")}
+
+    def open_study(self, grant: StudyGrant) -> StoredStudy:
+        """The journal of a study, begun or continued; refused while anybody else has it open."""
+        return StoredStudy(self, grant)
+
+
+class StoredStudy:
+    """The `Journal` of one study in a store."""
+
+    def __init__(self, store: Store, grant: StudyGrant) -> None:
+        self.grant = grant
+        self._store = store
+        self._database = _Connection(store.path)
+        self._number = self._begin()
+        self._lock = _lock(store.path, self._number, grant.study)
+        # Another process that writes here all the same takes a place that this one believes to be free.
+        [[self._place]] = self._database.all("SELECT count(*) FROM requests WHERE study = ?", self._number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process open the study."""
+        self._database.close()
+        self._lock.close()
+
+    def desk(self, rows: GroupedRows, noise: Noise) -> Desk:
+        """The desk that serves the study, and knows everything that was asked before."""
+        desk = self.grant.desk(rows, noise, self)
+        if desk.holder.ledger.spent != self._store.spent()[self.grant.study]:
+            raise InvalidStore(
+                f"what study {self.grant.study!r} has spent does not follow from its requests."
+            )
+        return desk
+
+    def _begin(self) -> int:
+        name = self.grant.study
+        terms = json.dumps(asdict(self.grant) | {"epsilon": str(self.grant.epsilon)}, sort_keys=True)
+        with self._database.transaction() as database:
+            database.all("INSERT OR IGNORE INTO studies (name, terms, spent) VALUES (?, ?, '0')", name, terms)
+        [[number, begun]] = self._database.all("SELECT number, terms FROM studies WHERE name = ?", name)
+        if begun != terms:
+            raise Refused(
+                f"study {name!r} was begun with other terms, {begun}; restore them, or grant a study of another name."
+            )
+        return int(number)
+
+    def past(self) -> Iterator[tuple[str, bytes, bool]]:
+        """See `Journal.past`."""
+        statement = (
+            "SELECT identifier, request, answer IS NOT NULL FROM requests WHERE study = ? ORDER BY place"
+        )
+        return iter(self._database.all(statement, self._number))
+
+    def find(self, identifier: str) -> tuple[bytes, bytes | None] | None:
+        """See `Journal.find`."""
+        statement = "SELECT request, answer FROM requests WHERE study = ? AND identifier = ?"
+        return next(iter(self._database.all(statement, self._number, identifier)), None)
+
+    def charged(self, identifier: str, request: bytes, spent: Epsilon) -> None:
+        """See `Journal.charged`; refuses what would bring all studies together above their epsilon."""
+        with self._database.transaction() as database:
+            others = database.all("SELECT spent FROM studies WHERE number != ?", self._number)
+            if sum((Fraction(other) for [other] in others), spent) > self._store.lifetime_epsilon:
+                raise BudgetExceeded("the epsilon that these data have for all studies together is spent.")
+            row = (self._number, self._place, identifier, request)
+            database.all("INSERT INTO requests (study, place, identifier, request) VALUES (?, ?, ?, ?)", *row)
+            database.all("UPDATE studies SET spent = ? WHERE number = ?", str(spent), self._number)
+        self._place += 1
+
+    def answered(self, identifier: str, answer: bytes) -> None:
+        """See `Journal.answered`; an answer is written once and for all."""
+        statement = "UPDATE requests SET answer = ? WHERE study = ? AND identifier = ? AND answer IS NULL"
+        with self._database.transaction() as database:
+            database.all(statement, answer, self._number, identifier)
+            if database.all("SELECT changes()") != [(1,)]:
+                raise InvalidStore("another process serves this study too; stop one of them.")
+
+
+class _Connection:
+    """A connection to the file, whose errors are sentences."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._sentences():
+            # A desk lets one thread in at a time, but not always the same.
+            self._sqlite = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
+            self._sqlite.execute("PRAGMA synchronous = FULL")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._sqlite.close()
+
+    def all(self, statement: str, *values: object) -> list[Any]:
+        with self._sentences():
+            return self._sqlite.execute(statement, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """All of it or nothing; nobody else writes meanwhile."""
+        self.all("BEGIN IMMEDIATE")
+        try:
+            yield self
+            self.all("COMMIT")
+        except BaseException:
+            with suppress(InvalidStore):
+                self.all("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise InvalidStore("another process serves this study too; stop one of them.") from error
+        except sqlite3.Error as error:
+            raise InvalidStore(f"{self.path} cannot be used as a store of studies: {error}.") from error
+
+
+def _check_or_create(database: _Connection) -> None:
+    with database.transaction():
+        [[application]], [[version]] = (
+            database.all("PRAGMA application_id"),
+            database.all("PRAGMA user_version"),
+        )
+        if application == version == 0 and not database.all("SELECT 1 FROM sqlite_master"):
+            for table in TABLES:
+                database.all(table)
+            database.all(f"PRAGMA application_id = {APPLICATION}")
+            database.all(f"PRAGMA user_version = {VERSION}")
+        elif (application, version) != (APPLICATION, VERSION):
+            raise InvalidStore(
+                f"{database.path} is no store of studies of version {VERSION}; it is left as it was."
+            )
+    if database.all("PRAGMA quick_check") != [("ok",)]:
+        raise InvalidStore(f"{database.path} is damaged; what was spent cannot be told from it.")
+    database.all("PRAGMA journal_mode = WAL")
+
+
+def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:
+    """A lock on a study that ends with the process, however that ends: a transaction on a file beside the store."""
+    lock = sqlite3.connect(
+        f"{path}-study-{number}.lock", timeout=0, isolation_level=None, check_same_thread=False
+    )
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        lock.close()
+        raise Refused(
+            f"study {study!r} is open already, here or in another process; close it first."
+        ) from error
+    return lock

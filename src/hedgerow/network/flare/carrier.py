@@ -1,0 +1,242 @@
+"""The `Network` that the coordinator sees, over anything that carries bytes to named holders and back.
+
+Every request has a name that follows from its place in the study alone. So a coordinator that begins again
+asks the same questions in the same order: what it has on disk it does not ask, what a holder has answered
+before the holder repeats, and neither is charged twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InvalidMessage, Refused
+from hedgerow.messages import (
+    Answer,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    IntArray,
+    Nominate,
+    Query,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
+from hedgerow.network import Traffic
+from hedgerow.network.flare.answers import AnswerFile
+from hedgerow.network.flare.study import Study
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.schema import Schema
+
+# Carries one request to the named holders; the replies of those who replied in time.
+Send = Callable[[Sequence[str], bytes], Mapping[str, bytes]]
+
+RETRY_SECONDS = 2.0
+
+
+class HolderLost(HedgerowError):
+    """A holder does not answer, and the study does not go on without it."""
+
+    def __init__(self, holders: Sequence[str]) -> None:
+        super().__init__(f"no answer from {', '.join(holders)}; the study can be resumed when they are back.")
+        self.holders = tuple(holders)
+
+
+class Stopped(HedgerowError):
+    """The study was stopped from outside; it can be resumed."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the coordinator saw of one round: enough for people to follow, nothing of the answers."""
+
+    number: int
+    query: str
+    nodes: int
+    seconds: float
+    bytes_sent: int
+    bytes_received: int
+    stored: int  # answers that were on disk already
+    spent: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return dict(self.__dict__)
+
+
+class FlareNetwork:
+    """Asks every holder, keeps what comes back, and knows what to do about a holder that is lost."""
+
+    def __init__(
+        self,
+        study: Study,
+        send: Send,
+        answers: AnswerFile,
+        tell: Callable[[Round], None] = lambda _: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._study = study
+        self._send = send
+        self._answers = answers
+        self._tell = tell
+        self._stopped = stopped
+        self._growth: Grow | None = None
+        self._active = list(study.holders)
+        self.accounts = {holder: _Account(study) for holder in study.holders}
+        self.traffic = Traffic(holders=len(study.holders))
+
+    @property
+    def n_holders(self) -> int:
+        """See `Network.n_holders`."""
+        return len(self._active)
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The holders that the study goes on without, and the first request that they did not answer."""
+        return {h: self._answers.lost[h] for h in self._study.holders if h not in self._active}
+
+    def announce(self, growth: Grow) -> None:
+        """See `Network.announce`."""
+        self._growth = growth if self._growth is None else _joined(self._growth, growth)
+
+    def ask(self, query: Query) -> list[IntArray]:
+        """See `Network.ask`."""
+        began = time.monotonic()
+        before = self.traffic.bytes_sent, self.traffic.bytes_received
+        number = self.traffic.rounds
+        request = Request(
+            study=self._study.name,
+            schema=self._study.schema.hash,
+            identifier=f"round-{number}",
+            growth=self._growth,
+            query=query,
+        )
+        self._growth = None
+        values, stored = self._collect(request)
+        self.traffic.rounds += 1
+        for holder in self._active:
+            self.accounts[holder].book(request)
+        self._tell(
+            Round(
+                number=number,
+                query=type(query).__name__,
+                nodes=len(query.nodes),
+                seconds=time.monotonic() - began,
+                bytes_sent=self.traffic.bytes_sent - before[0],
+                bytes_received=self.traffic.bytes_received - before[1],
+                stored=stored,
+                spent={holder: account.spent for holder, account in self.accounts.items()},
+            )
+        )
+        return [values[holder] for holder in self._active]
+
+    def _collect(self, request: Request) -> tuple[dict[str, IntArray], int]:
+        """Everybody's answer, and how many of them had been stored."""
+        data = to_bytes(request)
+        digest = hashlib.sha256(data).digest()
+        identifier = request.identifier
+        self._active = [h for h in self._active if self._answers.lost.get(h) != identifier]
+        values: dict[str, IntArray] = {}
+        for holder in self._active:
+            if (answer := self._answers.find(identifier, holder, digest)) is not None:
+                values[holder] = self._checked(request, holder, answer)
+        stored = len(values)
+        deadline = time.monotonic() + self._study.answer_seconds
+        while missing := [holder for holder in self._active if holder not in values]:
+            if self._stopped():
+                raise Stopped("the study was stopped; resume it when you like.")
+            asked = time.monotonic()
+            replies = self._send(missing, data)
+            self.traffic.bytes_sent += len(data) * len(missing)
+            for holder in missing:
+                if holder in replies:
+                    self.traffic.bytes_received += len(replies[holder])
+                    values[holder] = self._checked(request, holder, replies[holder])
+                    self._answers.keep(identifier, holder, digest, replies[holder])
+            silent = [holder for holder in missing if holder not in values]
+            if silent and time.monotonic() > deadline:
+                self._lose(identifier, silent)
+            elif silent:
+                time.sleep(max(0.0, RETRY_SECONDS - (time.monotonic() - asked)))
+        return values, stored
+
+    def _lose(self, identifier: str, silent: Sequence[str]) -> None:
+        if self._study.when_a_holder_is_lost != "continue" or len(silent) == len(self._active):
+            raise HolderLost(silent)
+        for holder in silent:
+            self._answers.lose(identifier, holder)
+            self._active.remove(holder)
+
+    def _checked(self, request: Request, holder: str, data: bytes) -> IntArray:
+        """A holder's values, if it sent what was asked for; nothing is computed from anything else."""
+        message = from_bytes(data)
+        if isinstance(message, Refusal):
+            raise Refused(f"{holder} refuses: {message.reason}")
+        if not isinstance(message, Answer) or (message.study, message.identifier) != (
+            request.study,
+            request.identifier,
+        ):
+            raise InvalidMessage(f"{holder} sent something else than the answer to {request.identifier}.")
+        schema, values = self._study.schema, message.values
+        if values.shape != _shape(request.query, schema):
+            raise InvalidMessage(f"{holder} answered {request.identifier} in another shape than asked for.")
+        if isinstance(request.query, Nominate) and not ((values >= 0) & (values < len(schema.splits))).all():
+            raise InvalidMessage(f"{holder} nominated a split that is not in the schema.")
+        return values
+
+
+class _Account:
+    """What one holder must have spent, by the coordinator's own reckoning; the holder's ledger decides."""
+
+    def __init__(self, study: Study) -> None:
+        self._ledger = Ledger(float("inf"), neighbours=study.neighbours)
+
+    @property
+    def spent(self) -> str:
+        return f"{float(self._ledger.spent):.6g}"
+
+    def book(self, request: Request) -> None:
+        if request.growth is not None:
+            for node, children in zip(
+                request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
+            ):
+                self._ledger.divide(node, children)
+        query = request.query
+        self._ledger.charge(query.nodes.tolist(), "", type(query).__name__, query.epsilons)
+
+
+def _joined(first: Grow, then: Grow) -> Grow:
+    """Two announcements with nothing asked between them, as one."""
+    return Grow(
+        np.concatenate([first.nodes, then.nodes]),
+        np.concatenate([first.splits, then.splits]),
+        np.concatenate([first.children, then.children]),
+    )
+
+
+def _shape(query: Query, schema: Schema) -> tuple[int, ...]:
+    """The shape of the answer to a query."""
+    n, classes = len(query.nodes), schema.n_classes
+    match query:
+        case Nominate():
+            return (n,)
+        case CountRows():
+            return (n, 1)
+        case CountLabels():
+            return (n, classes)
+        case CountCells():
+            return (n, 2, classes)
+        case CountSplits():
+            return (n, len(schema.splits), 2, classes)
+        case CountColumns():
+            return (n, int(schema.n_bins.sum()), classes)

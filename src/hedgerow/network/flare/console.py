@@ -1,0 +1,183 @@
+"""The coordinator's console: submits a study as a job, watches it, and goes on after a crash.
+
+A job is configuration only: two files that name our two classes, and the study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hedgerow.errors import HedgerowError
+from hedgerow.network.flare import CONTROLLER, EXECUTOR, WATCH
+from hedgerow.network.flare.kits import CONSOLE, CONSOLE_USER
+from hedgerow.network.flare.study import Study
+
+POLL_SECONDS = 0.4
+Show = Callable[[str], None]
+
+
+class StudyInterrupted(HedgerowError):
+    """The study is not finished; `hedgerow network resume` goes on with it."""
+
+
+@dataclass
+class Outcome:
+    """How a job ended."""
+
+    state: str  # finished, lost, refused, stopped, failed, or died
+    reason: str = ""
+    tree: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
+    """Run the study to its end, in as many jobs as that takes."""
+    deadline = time.monotonic() + 60 * study.return_minutes
+    while True:
+        try:
+            with session(kits) as flare:
+                wait_for_holders(flare, study, show)
+                outcome = _run_once(flare, study, show, show_round)
+        except ConnectionError as error:
+            outcome = Outcome("died", f"the server was lost: {error}")
+        if outcome.state == "finished":
+            return outcome
+        may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in {"lost", "died"}
+        if not may_wait or time.monotonic() > deadline:
+            raise StudyInterrupted(f"{outcome.reason} Nothing answered so far is lost: hedgerow network resume.")
+        show(f"{outcome.reason} Trying again.")
+        time.sleep(2.0)
+
+
+@contextlib.contextmanager
+def session(kits: Path, seconds: float = 15.0) -> Iterator[Any]:
+    """A connection to the server as the coordinator; raises ConnectionError if there is none."""
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    kit = kits / CONSOLE
+    if not (kit / "startup").is_dir():
+        raise HedgerowError(f"there is no console's kit in {kits}; make it with hedgerow network provision.")
+    try:
+        flare = new_secure_session(CONSOLE_USER, str(kit.resolve()), timeout=seconds)
+    except Exception as error:  # FLARE raises half a dozen kinds
+        raise ConnectionError(f"cannot log in to the server ({type(error).__name__})") from error
+    try:
+        yield flare
+    finally:
+        with contextlib.suppress(Exception):  # the server may be gone
+            flare.close()
+
+
+def wait_for_holders(flare: Any, study: Study, show: Show) -> None:
+    """Until the holders that the study needs are connected."""
+    needed = 1 if study.when_a_holder_is_lost == "continue" else len(study.holders)
+    began, told = time.monotonic(), ()
+    while True:
+        here = connected(flare)
+        missing = tuple(holder for holder in study.holders if holder not in here)
+        waited = time.monotonic() - began
+        if not missing or (len(study.holders) - len(missing) >= needed and waited > study.answer_seconds):
+            return
+        if waited > 60 * study.return_minutes or (study.when_a_holder_is_lost == "abort" and waited > 60):
+            raise StudyInterrupted(f"{', '.join(missing)} did not connect; hedgerow network resume when they do.")
+        if missing != told:
+            show(f"waiting for {', '.join(missing)} to connect")
+            told = missing
+        time.sleep(1.0)
+
+
+def connected(flare: Any) -> set[str]:
+    """The holders that the server has heard of lately."""
+    try:
+        return {client.name for client in flare.get_connected_client_list()}
+    except Exception as error:
+        raise ConnectionError(type(error).__name__) from error
+
+
+def _run_once(
+    flare: Any, study: Study, show: Show, show_round: Callable[[dict[str, Any]], None]
+) -> Outcome:
+    with tempfile.TemporaryDirectory() as folder:
+        job = _submit(flare, write_job(study, Path(folder)))
+    show(f"job {job[:8]} submitted")
+    try:
+        return _watch(flare, job, show_round)
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):
+            flare.abort_job(job)
+        raise
+
+
+def _submit(flare: Any, folder: Path) -> str:
+    try:
+        job: str = flare.submit_job(str(folder.resolve()))
+    except Exception as error:
+        raise ConnectionError(f"the job was not taken: {type(error).__name__}: {error}") from error
+    return job
+
+
+def _watch(flare: Any, job: str, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
+    """Show rounds as they happen, until there is an outcome."""
+    seen = 0
+    while True:
+        with contextlib.suppress(_not_running()):
+            news = flare.do_app_command(job, WATCH, {"since": seen})
+            for one in news["rounds"]:
+                show_round(one)
+            seen += len(news["rounds"])
+            if (outcome := news["outcome"]) is not None:
+                kept = {key: outcome[key] for key in ("state", "reason", "tree", "report") if key in outcome}
+                return Outcome(**kept)
+        try:
+            status = str(flare.get_job_meta(job).get("status", ""))
+        except Exception as error:
+            raise ConnectionError(type(error).__name__) from error
+        if status.startswith("FINISHED"):
+            return Outcome("died", f"the job ended early ({status.partition(':')[2].lower()}).")
+        time.sleep(POLL_SECONDS)
+
+
+def _not_running() -> type[Exception]:
+    """A command to a job that has not begun or has ended fails in many ways; its status tells which."""
+    return Exception
+
+
+def write_job(study: Study, folder: Path) -> Path:
+    """The job's two files."""
+    job = folder / study.name
+    config = job / "app" / "config"
+    config.mkdir(parents=True)
+    everybody = len(study.holders) if study.when_a_holder_is_lost != "continue" else 1
+    _json(
+        job / "meta.json",
+        {
+            "name": study.name,
+            "resource_spec": {},
+            "deploy_map": {"app": ["server", *study.holders]},
+            "min_clients": everybody,
+            "mandatory_clients": list(study.holders) if everybody > 1 else [],
+        },
+    )
+    _json(
+        config / "config_fed_server.json",
+        {
+            "format_version": 2,
+            "workflows": [{"id": "study", "path": CONTROLLER, "args": {"study": study.to_dict()}}],
+        },
+    )
+    _json(
+        config / "config_fed_client.json",
+        {"format_version": 2, "executors": [{"tasks": ["none"], "executor": {"path": EXECUTOR, "args": {}}}]},
+    )
+    return job
+
+
+def _json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")

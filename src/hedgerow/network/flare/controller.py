@@ -1,0 +1,184 @@
+"""The coordinator's end of FLARE: grows the tree in the server's job process.
+
+The only module below the learner that calls it. Keeps its answers in the server's own folder, so that a
+second job of the same study goes on where the first was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+
+from hedgerow.errors import HedgerowError, Refused
+from hedgerow.learner.coordinator import Coordinator, Plan
+from hedgerow.learner.planning import Wishes, make_plan
+from hedgerow.network.flare import ASK, HELLO, WATCH
+from hedgerow.network.flare.answers import AnswerFile
+from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
+from hedgerow.network.flare.study import Study
+from hedgerow.tree import Tree
+
+STUDIES = "studies"  # in the server's folder
+HELLO_SECONDS = 5.0  # of one try
+LINGER_SECONDS = 20.0  # for the console to fetch the outcome
+
+
+class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
+    """Learns one tree, and tells whoever watches."""
+
+    def __init__(self, study: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._study = Study.from_dict(study)
+        self._rounds: list[Round] = []
+        self._outcome: dict[str, Any] | None = None
+        self._fetched = threading.Event()
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Let the console watch."""
+        fl_ctx.get_engine().register_app_command(WATCH, self._watch)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing to stop."""
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Greet every holder, learn, write the tree, wait until it was fetched."""
+        folder = study_folder(Path(fl_ctx.get_engine().get_workspace().get_root_dir()), self._study.name)
+        try:
+            with AnswerFile(folder / "answers.log") as answers:
+                post = _Post(self._study, fl_ctx, abort_signal)
+                network = FlareNetwork(self._study, post.send, answers, self._rounds.append, post.stopped)
+                post.greet([h for h in self._study.holders if h not in answers.lost])
+                tree, plan = Coordinator(network).learn(self._study.schema, make_plan(*_wishes(self._study)))
+                self._outcome = _finished(self._study, network, tree, plan, self._rounds)
+            for name in ("tree", "report"):
+                _write(folder / f"{name}.json", self._outcome[name])
+        except HedgerowError as error:
+            self._outcome = _stopped(error)
+        if not abort_signal.triggered:
+            self._fetched.wait(LINGER_SECONDS)
+        if self._outcome["state"] != "finished":
+            self.system_panic(self._outcome["reason"], fl_ctx)
+
+    def _watch(self, topic: str, data: Any, fl_ctx: FLContext, *_: Any, **__: Any) -> dict[str, Any]:  # noqa: ARG002
+        """The rounds since the one that the console has seen last, and the outcome once there is one."""
+        since = data.get("since") if isinstance(data, dict) else None
+        since = since if isinstance(since, int) and since >= 0 else 0
+        outcome = self._outcome
+        rounds = [r.to_dict() for r in self._rounds[since:]]
+        if outcome is not None:
+            self._fetched.set()
+        return {"rounds": rounds, "outcome": outcome}
+
+
+class _Post:
+    """Carries bytes to holders by FLARE's auxiliary messages."""
+
+    def __init__(self, study: Study, fl_ctx: FLContext, abort: Signal) -> None:
+        self._study = study
+        self._fl_ctx = fl_ctx
+        self._abort = abort
+
+    def stopped(self) -> bool:
+        return bool(self._abort.triggered)
+
+    def greet(self, holders: Sequence[str]) -> None:
+        """Wait until every holder is ready for this study; a holder that has not loaded its rows is not."""
+        hello = {"study": self._study.name, "schema": self._study.schema.hash}
+        waiting = list(holders)
+        deadline = time.monotonic() + self._study.answer_seconds
+        while waiting:
+            if self.stopped():
+                raise Stopped("the study was stopped; resume it when you like.")
+            for holder, reply in self._exchange(HELLO, waiting, hello, HELLO_SECONDS).items():
+                if "refusal" in reply:
+                    raise Refused(f"{holder}: {reply['refusal']}")
+                if "ready" in reply:
+                    waiting.remove(holder)
+            if waiting and time.monotonic() > deadline:
+                if self._study.when_a_holder_is_lost == "continue":
+                    return  # the first question that they do not answer settles it
+                raise HolderLost(waiting)
+            if waiting:
+                time.sleep(0.2)
+
+    def send(self, holders: Sequence[str], data: bytes) -> dict[str, bytes]:
+        """See `carrier.Send`."""
+        replies = self._exchange(ASK, holders, {"request": data}, self._study.answer_seconds)
+        return {holder: reply["answer"] for holder, reply in replies.items() if isinstance(reply.get("answer"), bytes)}
+
+    def _exchange(
+        self, topic: str, holders: Sequence[str], content: Mapping[str, Any], seconds: float
+    ) -> dict[str, Shareable]:
+        request = Shareable()
+        request.update(content)
+        replies = self._fl_ctx.get_engine().send_aux_request(
+            targets=list(holders), topic=topic, request=request, timeout=seconds, fl_ctx=self._fl_ctx, optional=True
+        )
+        return {
+            holder: reply
+            for holder, reply in replies.items()
+            if holder in holders and reply is not None and reply.get_return_code() == ReturnCode.OK
+        }
+
+
+def study_folder(server: Path, study: str) -> Path:
+    """Where the server keeps a study."""
+    return server / STUDIES / study
+
+
+def _wishes(study: Study) -> tuple[Any, Wishes]:
+    epsilon = study.exact_epsilon
+    if isinstance(epsilon, Fraction) and study.neighbours == "replace":
+        epsilon /= 2
+    return study.schema, Wishes(
+        epsilon=epsilon,
+        n_holders=len(study.holders),
+        method=study.method,
+        selector=study.selector,
+        criterion=study.criterion,
+        budget=study.budget,
+        leaf_fraction=study.leaf_fraction,
+        max_splits=study.max_splits,
+        max_depth=study.max_depth,
+        target_error=study.target_error,
+        min_gain=study.min_gain,
+        max_rows=study.max_rows,
+    )
+
+
+def _finished(
+    study: Study, network: FlareNetwork, tree: Tree, plan: Plan, rounds: Sequence[Round]
+) -> dict[str, Any]:
+    report = {
+        "study": study.to_dict(),
+        "plan": plan.explain(),
+        "rounds": [r.to_dict() for r in rounds],
+        "spent": {holder: account.spent for holder, account in network.accounts.items()},
+        "holders_lost": network.lost,
+        "traffic": str(network.traffic),
+    }
+    return {"state": "finished", "tree": tree.to_dict(), "report": report}
+
+
+def _stopped(error: HedgerowError) -> dict[str, Any]:
+    state = {HolderLost: "lost", Stopped: "stopped", Refused: "refused"}.get(type(error), "failed")
+    lost = list(error.holders) if isinstance(error, HolderLost) else []
+    return {"state": state, "reason": str(error), "lost": lost}
+
+
+def _write(path: Path, content: Any) -> None:
+    """Write a file as a whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")
+    new.replace(path)

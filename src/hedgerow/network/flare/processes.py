@@ -1,0 +1,121 @@
+"""Start, stop and look at the process of one kit on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hedgerow.errors import HedgerowError
+from hedgerow.network.flare.kits import settle
+
+PID_FILE = "hedgerow.pid"
+CONSOLE_FILE = "console.log"
+
+
+class NotAKit(HedgerowError):
+    """A folder that was not made by `hedgerow network provision`."""
+
+
+class RunsAlready(HedgerowError):
+    """The kit's process is up."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Is the kit's process up, with which number, and which job processes has it started?"""
+
+    kit: Path
+    process: int | None
+    jobs: tuple[int, ...] = ()
+
+
+def start(kit: Path) -> int:
+    """Start the kit's process in the background; what it says goes to `console.log` in the kit."""
+    script = kit / "startup" / "sub_start.sh"
+    if not script.is_file():
+        raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
+    if (running := status(kit).process) is not None:
+        raise RunsAlready(f"{kit.name} runs already, as process {running}.")
+    settle(kit)
+    # The kit's script calls python3: ours, which has FLARE and Hedgerow.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    with (kit / CONSOLE_FILE).open("ab") as console:
+        process = subprocess.Popen(  # noqa: S603 - a kit's own script
+            [str(script.resolve()), "--once"],
+            cwd=kit,
+            env=os.environ | {"PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    (kit / PID_FILE).write_text(f"{process.pid} {_started(process.pid)}\n", encoding="utf-8")
+    return process.pid
+
+
+def status(kit: Path) -> Status:
+    """The kit's process and its jobs', if they are up."""
+    try:
+        number, began = (kit / PID_FILE).read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return Status(kit, None)
+    pid = int(number)
+    if _started(pid) != began:  # gone, and the number may belong to a stranger by now
+        return Status(kit, None, _jobs_of(kit))
+    return Status(kit, pid, _jobs_of(kit))
+
+
+def stop(kit: Path, seconds: float = 10.0) -> bool:
+    """Stop the kit's process and its jobs; a study that was under way can be resumed."""
+    now = status(kit)
+    ours = [pid for pid in (now.process, *now.jobs) if pid is not None]
+    for pid in ours:
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while any(_is_up(pid) for pid in ours) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in (*ours, *_jobs_of(kit)):
+        _signal(pid, signal.SIGKILL)
+    (kit / PID_FILE).unlink(missing_ok=True)
+    return bool(ours)
+
+
+def _jobs_of(kit: Path) -> tuple[int, ...]:
+    """Job processes name the kit's folder on their command line; FLARE starts them in sessions of their own."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        is_job = any(word.endswith((".worker_process", ".runner_process")) for word in words)
+        if is_job and str(kit.resolve()) in words:
+            found.append(int(folder.name))
+    return tuple(found)
+
+
+def _started(pid: int) -> str:
+    """When a process began, in clock ticks since the machine did; empty if there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]
+
+
+def _is_up(pid: int) -> bool:
+    return _started(pid) != ""
+
+
+def _signal(pid: int, kind: signal.Signals) -> None:
+    try:
+        os.kill(pid, kind)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,261 @@
+"""What one holder allows: `hedgerow.toml` in the site's own `local/` folder, and the desk behind it.
+
+Nothing here comes from a job. What goes wrong is said on the holder's own console; the coordinator learns
+that the holder does not take part, never why. Imports nothing of FLARE.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from hedgerow.encoding import MAX_ROWS, Codes
+from hedgerow.errors import HedgerowError, InvalidMessage, InvalidTable, Refused
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
+from hedgerow.holder.store import Store, StoredStudy
+from hedgerow.messages import Refusal, Request, from_bytes, to_bytes
+from hedgerow.network.flare.study import NAME, InvalidStudy, read_toml
+from hedgerow.network.flare.table import read_codes
+from hedgerow.privacy.ledger import Epsilon
+from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
+from hedgerow.schema import Schema
+
+POLICY_FILE = "hedgerow.toml"
+STORE = "studies.db"  # in the journal's folder
+NOT_HERE = "this holder does not take part in the study as asked; its own console says why."
+
+class InvalidPolicy(InvalidStudy):
+    """A holder's policy file contradicts itself or leaves something out."""
+
+
+class StudyOpen(Refused):
+    """Another process serves the study: the one of an earlier job, which is about to end."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What one study may spend here, and how it may ask."""
+
+    terms: StudyGrant
+    noise_seed: int | None = None  # for tests: reproducible noise protects nobody
+
+    @classmethod
+    def from_dict(cls, plain: Any, schema: Schema, max_rows: int) -> Grant:
+        """Checked values from TOML."""
+        may = ("methods", "neighbours", "noise_seed")
+        if not isinstance(plain, dict) or not {"study", "epsilon"} <= plain.keys() <= {"study", "epsilon", *may}:
+            raise InvalidPolicy(f"a grant says study and epsilon, and may say {', '.join(may)}.")
+        study, methods = plain["study"], plain.get("methods", list(QUERIES))
+        if not isinstance(study, str) or not NAME.fullmatch(study):
+            raise InvalidPolicy(f"study = {study!r} is not the name of a study.")
+        if not isinstance(methods, list) or not methods or not all(isinstance(m, str) for m in methods):
+            raise InvalidPolicy(f"methods of {study}: a list of some of {', '.join(QUERIES)}.")
+        epsilon = _epsilon(f"epsilon of {study}", plain["epsilon"])
+        if not isinstance(epsilon, Fraction):
+            raise InvalidPolicy(f"epsilon of {study} is infinite: over a network there is always noise.")
+        seed = plain.get("noise_seed")
+        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
+            raise InvalidPolicy(f"noise_seed of {study}: a whole number below 2^64; leave it out for privacy.")
+        neighbours = plain.get("neighbours", "add-remove")
+        try:
+            terms = StudyGrant(study, schema.hash, epsilon, max_rows, neighbours, tuple(methods))
+        except ValueError as error:
+            raise InvalidPolicy(f"grant of {study}: {error}") from error
+        return cls(terms, seed)
+
+    @property
+    def noise(self) -> Noise:
+        """Cryptographic, unless a test asks for reproducible noise."""
+        return SecureNoise() if self.noise_seed is None else SeededNoise(self.noise_seed)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """All that a site allows."""
+
+    data: Path
+    schema: Schema
+    journal: Path
+    lifetime: Epsilon
+    grants: Mapping[str, Grant]
+    max_rows: int = MAX_ROWS
+
+    @classmethod
+    def load(cls, path: Path) -> Policy:
+        """Read `hedgerow.toml`; names of files are relative to it."""
+        plain = read_toml(path)
+        keys = {"data", "schema", "journal", "lifetime_epsilon", "max_rows", "grants"}
+        if unknown := sorted(plain.keys() - keys):
+            raise InvalidPolicy(f"{path}: there is no {', '.join(unknown)}; there is {', '.join(sorted(keys))}.")
+        for name in ("data", "schema", "journal"):
+            if not isinstance(plain.get(name), str):
+                raise InvalidPolicy(f"{path}: say {name}, the name of a file.")
+        if "lifetime_epsilon" not in plain:
+            raise InvalidPolicy(f"{path}: say lifetime_epsilon, what all studies together may ever spend.")
+        max_rows = plain.get("max_rows", MAX_ROWS)
+        if type(max_rows) is not int or not 0 < max_rows <= MAX_ROWS:
+            raise InvalidPolicy(f"{path}: max_rows is a whole number of at most {MAX_ROWS}.")
+        schema_file = path.parent / plain["schema"]
+        if not schema_file.is_file():
+            raise InvalidPolicy(f"{path}: there is no schema file {schema_file}.")
+        grants = plain.get("grants", [])
+        if not isinstance(grants, list):
+            raise InvalidPolicy(f"{path}: begin each grant with [[grants]].")
+        schema = Schema.load(schema_file)
+        checked = [Grant.from_dict(grant, schema, max_rows) for grant in grants]
+        by_study = {grant.terms.study: grant for grant in checked}
+        if len(by_study) < len(checked):
+            raise InvalidPolicy(f"{path}: a study has two grants; keep one.")
+        return cls(
+            data=path.parent / plain["data"],
+            schema=schema,
+            journal=path.parent / plain["journal"],
+            lifetime=_epsilon("lifetime_epsilon", plain["lifetime_epsilon"]),
+            grants=by_study,
+            max_rows=max_rows,
+        )
+
+    def explain(self) -> str:
+        """What this site is about to allow, in plain words."""
+        lines = [
+            f"Data: {self.data}",
+            f"Schema: {len(self.schema.columns)} columns, label {self.schema.label!r} "
+            f"({self.schema.n_classes} classes), {len(self.schema.splits)} candidate splits",
+            f"  its hash: {self.schema.hash}",
+            f"All studies together may ever spend epsilon {_words(self.lifetime)}.",
+        ]
+        if not self.grants:
+            lines.append("No study is granted anything: every question will be refused.")
+        for grant in self.grants.values():
+            terms = grant.terms
+            how = "any method" if set(terms.methods) == set(QUERIES) else f"the methods {', '.join(terms.methods)}"
+            lines.append(
+                f"Study {terms.study!r} may spend epsilon {_words(terms.epsilon)} (neighbours: {terms.neighbours}), "
+                f"asking by {how}."
+            )
+            if not grant.noise.private:
+                lines.append("  NOT PRIVATE: the noise is seeded and can be taken off again; for tests only.")
+        lines.append(
+            "What leaves this site: noisy counts and chosen splits, charged before they are drawn. "
+            "Rows, exact counts and labels stay."
+        )
+        return "\n".join(lines)
+
+
+class Site:
+    """A holder's desks, one a granted study, over one table that is read once."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._codes, self._labels = load_table(policy)
+        policy.journal.mkdir(parents=True, exist_ok=True)
+        self._store = Store(policy.journal / STORE, lifetime_epsilon=policy.lifetime)
+        self._open: dict[str, tuple[StoredStudy, Desk]] = {}
+        self._lock = threading.Lock()  # FLARE delivers messages on several threads
+
+    def close(self) -> None:
+        """Let another process serve the studies."""
+        with self._lock:
+            for study, _ in self._open.values():
+                study.close()
+            self._open.clear()
+
+    def greet(self, study: object, schema_hash: object) -> None:
+        """Open a study's desk; raises `Refused` with the reason, for this site's console, if there is none."""
+        with self._lock:
+            if not isinstance(study, str) or study not in self.policy.grants:
+                raise Refused(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
+            if schema_hash != self.policy.schema.hash:
+                raise Refused(
+                    f"study {study!r} means another schema than this site's (hash {str(schema_hash)[:64]!r}, "
+                    f"here {self.policy.schema.hash!r}); agree on one file."
+                )
+            self._desk(study)
+
+    def handle(self, data: bytes) -> bytes:
+        """One request at a time; never raises for what a stranger sent."""
+        with self._lock:
+            try:
+                request = from_bytes(data)
+            except InvalidMessage as error:
+                return refusal("unknown", "unknown", str(error))
+            if not isinstance(request, Request):
+                return refusal("unknown", "unknown", "only requests are answered.")
+            if request.study not in self.policy.grants:
+                say(f"refused a request of study {request.study[:80]!r}: it has no grant.")
+                return refusal(request.study, request.identifier, NOT_HERE)
+            answer = self._desk(request.study).handle(data)
+            message = from_bytes(answer)
+            if isinstance(message, Refusal):
+                say(f"refused {request.identifier!r} of study {request.study!r}: {message.reason}")
+            return answer
+
+    def _desk(self, study: str) -> Desk:
+        if study not in self._open:
+            grant = self.policy.grants[study]
+            try:
+                stored = self._store.open_study(grant.terms)
+            except Refused as error:
+                if "open already" in str(error):
+                    raise StudyOpen(str(error)) from error
+                raise
+            try:
+                rows = GroupedRows(self._codes, self._labels, self.policy.schema)
+                self._open[study] = stored, stored.desk(rows, grant.noise)
+            except BaseException:
+                stored.close()
+                raise
+        return self._open[study][1]
+
+
+def load_table(policy: Policy) -> tuple[Codes, Any]:
+    """The holder's rows, encoded."""
+    codes, labels = read_codes(policy.data, policy.schema)
+    if codes.n_rows > policy.max_rows:
+        raise InvalidTable(
+            f"the table has more rows than max_rows = {policy.max_rows}, the public bound that the noise is made "
+            "for; raise it, or give fewer rows."
+        )
+    return codes, labels
+
+
+def refusal(study: str, identifier: str, reason: str) -> bytes:
+    """A refusal as bytes."""
+    return to_bytes(Refusal(study, identifier, reason))
+
+
+def say(text: str) -> None:
+    """Tell the holder, on its own console and nowhere else."""
+    print(f"{time.strftime('%H:%M:%S')} hedgerow: {text}", flush=True)  # noqa: T201
+
+
+def _epsilon(name: str, value: Any) -> Epsilon:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise InvalidPolicy(f"{name} = {value!r}; it must be a positive number.")
+    return Fraction(repr(float(value))) if math.isfinite(value) else math.inf
+
+
+def _words(epsilon: Epsilon) -> str:
+    return f"{float(epsilon):g}"
+
+
+def plain_error(error: BaseException) -> str:
+    """An error for the console: our own sentences as they are, of any other its kind and place only.
+
+    The text of a foreign exception may quote what it tripped over, which may be a row.
+    """
+    if isinstance(error, HedgerowError):
+        return str(error)
+    trace = error.__traceback__
+    place = "unknown"
+    while trace is not None:
+        place = f"{Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__} in {place}."

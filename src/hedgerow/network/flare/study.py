@@ -1,0 +1,164 @@
+"""A study: what the coordinator and the holders agree on before anything is asked. All of it is public.
+
+People write it as `study.toml`; the coordinator's job carries it as JSON. Both are checked here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from hedgerow.criteria import Criterion
+from hedgerow.errors import HedgerowError
+from hedgerow.privacy.ledger import Epsilon
+from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.schema import Schema
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+LOST = ("wait", "abort", "continue")
+RESERVED = ("server", "all", "client", "admin", "localhost")
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "method": ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local"),
+    "selector": tuple(SELECTORS),
+    "criterion": ("auto", *(criterion.name for criterion in Criterion)),
+    "budget": ("auto", "uniform", "decay", "harmonic"),
+    "neighbours": ("add-remove", "replace"),
+    "when_a_holder_is_lost": LOST,
+}
+
+
+class InvalidStudy(HedgerowError, ValueError):
+    """The description of a study contradicts itself or leaves something out."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One tree, learned from several holders. The name is the account under which every holder books it."""
+
+    name: str
+    schema: Schema
+    epsilon: float
+    holders: tuple[str, ...]
+    server: str
+    port: int = 8002
+    admin_port: int = 8003
+    method: str = "auto"
+    selector: str = "permute_and_flip"
+    criterion: str = "auto"
+    budget: str = "auto"
+    neighbours: str = "add-remove"
+    leaf_fraction: float | None = None
+    max_splits: int = 512
+    max_depth: int | None = None
+    target_error: float | None = None
+    min_gain: float | None = None
+    max_rows: int = 2**31 - 1
+    when_a_holder_is_lost: str = "wait"
+    answer_seconds: float = 600.0  # without an answer for so long, a holder counts as lost
+    return_minutes: float = 60.0  # how long a lost holder is waited for, if the study waits
+    folder: Path = field(default=Path(), compare=False)  # where study.toml is; not part of the agreement
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise InvalidStudy(f"name = {self.name!r}; use letters, digits, - and _, at most 63 of them.")
+        if not HOST.fullmatch(self.server):
+            raise InvalidStudy(f"server = {self.server!r}; give the name by which holders reach the server.")
+        if not self.holders or len(set(self.holders)) < len(self.holders):
+            raise InvalidStudy("holders must be a list of at least one name, all different.")
+        for holder in self.holders:
+            if not NAME.fullmatch(holder) or holder.lower() in (*RESERVED, self.server.lower()):
+                raise InvalidStudy(
+                    f"the holder's name {holder!r} cannot be used; use letters, digits, - and _, and none of "
+                    f"{', '.join(RESERVED)}."
+                )
+        for name, allowed in CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise InvalidStudy(f"{name} = {value!r}; choose one of {', '.join(allowed)}.")
+        for name, low, high in (
+            ("epsilon", 0, math.inf),
+            ("answer_seconds", 0, 86_400),
+            ("return_minutes", 0, 100_000),
+        ):
+            _check_number(name, getattr(self, name), low, high)
+        for name, most in (
+            ("port", 65_535),
+            ("admin_port", 65_535),
+            ("max_splits", 2**19),
+            ("max_rows", 2**31 - 1),
+        ):
+            _check_number(name, getattr(self, name), 0, most, whole=True)
+        if self.max_depth is not None:
+            _check_number("max_depth", self.max_depth, 0, 64, whole=True)
+        for name in ("leaf_fraction", "target_error", "min_gain"):
+            if (value := getattr(self, name)) is not None:
+                _check_number(name, value, -1e-300, 1)
+
+    @property
+    def exact_epsilon(self) -> Epsilon:
+        """What each holder is asked to grant: the decimal number as it was written, exactly."""
+        return Fraction(repr(float(self.epsilon))) if math.isfinite(self.epsilon) else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a job's configuration."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
+        return plain | {"schema": self.schema.to_dict(), "holders": list(self.holders), "epsilon": epsilon}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], folder: Path = Path()) -> Study:
+        """The inverse of `to_dict`; `schema` may be a file's name, relative to `folder`."""
+        known = {f.name: f for f in fields(cls) if f.name != "folder"}
+        if unknown := sorted(plain.keys() - known.keys()):
+            raise InvalidStudy(f"a study has no {', '.join(unknown)}; it has {', '.join(known)}.")
+        values = dict(plain)
+        for name in ("name", "schema", "epsilon", "holders", "server"):
+            if name not in values:
+                raise InvalidStudy(f"the study does not say its {name}.")
+        for name in ("name", "server"):
+            if not isinstance(values[name], str):
+                raise InvalidStudy(f"{name} must be text.")
+        if values["epsilon"] == "inf":
+            values["epsilon"] = math.inf
+        if not isinstance(values["holders"], list) or not all(isinstance(h, str) for h in values["holders"]):
+            raise InvalidStudy("holders must be a list of names.")
+        values["holders"] = tuple(values["holders"])
+        if isinstance(values["schema"], str):
+            path = folder / values["schema"]
+            if not path.is_file():
+                raise InvalidStudy(f"there is no schema file {path}.")
+            values["schema"] = Schema.load(path)
+        else:
+            values["schema"] = Schema.from_dict(values["schema"])
+        return cls(**values, folder=folder)
+
+    @classmethod
+    def load(cls, path: Path) -> Study:
+        """Read `study.toml`."""
+        return cls.from_dict(read_toml(path), path.resolve().parent)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain values, or a sentence about what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InvalidStudy(f"there is no file {path}.") from error
+    except (OSError, ValueError) as error:
+        raise InvalidStudy(f"{path} cannot be read as TOML: {error}.") from error
+
+
+def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
+    kinds = (int,) if whole else (int, float)
+    if not isinstance(value, kinds) or isinstance(value, bool) or not low < value <= high:
+        kind = "a whole number" if whole else "a number"
+        raise InvalidStudy(
+            f"{name} = {value!r}; it must be {kind} above {max(low, 0):g} and at most {high:g}."
+        )

@@ -1,0 +1,385 @@
+"""The wire: what is written is read back, and anything else is refused with a reason, whatever it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow import Categorical, Numeric, Schema
+from hedgerow.criteria import Criterion
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.errors import InvalidMessage
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk
+from hedgerow.holder.holder import Holder
+from hedgerow.messages import (
+    MOST_DIGITS,
+    MOST_NODES,
+    MOST_NUMBER,
+    VERSION,
+    Answer,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    Message,
+    Nominate,
+    Query,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import SeededNoise
+
+# ---- Every message, at random -----------------------------------------------------------------------------------
+
+text = st.text(st.characters(codec="utf-8"), max_size=200)
+names = st.from_regex(r"[A-Za-z0-9_.:-]{1,200}", fullmatch=True)
+epsilons = st.one_of(
+    st.just(math.inf),
+    st.fractions(min_value=Fraction(1, 10**40), max_value=10**9).filter(bool),
+    st.builds(Fraction, st.integers(1, 10**MOST_DIGITS - 1), st.integers(1, 10**MOST_DIGITS - 1)),
+)
+
+
+def numbers(n: int, low: int = 0) -> st.SearchStrategy[np.ndarray]:
+    return st.lists(st.integers(low, MOST_NUMBER), min_size=n, max_size=n).map(
+        lambda values: np.array(values, dtype=np.int64)
+    )
+
+
+@st.composite
+def growths(draw: st.DrawFn) -> Grow:
+    n = draw(st.integers(1, 6))
+    return Grow(draw(numbers(n)), draw(numbers(n)), draw(numbers(2 * n, 1)).reshape(n, 2))
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    kind = draw(st.sampled_from(Query.__args__))
+    n = draw(st.integers(1, 6))
+    few = draw(st.lists(epsilons, min_size=1, max_size=3))
+    prices = [draw(st.sampled_from(few)) for _ in range(n)]
+    if kind is Nominate:
+        criteria = [draw(st.sampled_from(Criterion)) for _ in range(n)]
+        selector = draw(st.from_regex(r"[a-z_]{1,40}", fullmatch=True))
+        return Nominate(draw(numbers(n)), criteria, selector, prices)
+    if kind is CountCells:
+        return CountCells(draw(numbers(n)), draw(numbers(n)), prices)
+    return kind(draw(numbers(n)), prices)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Answer:
+    shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    return Answer(draw(text), draw(names), draw(numbers(math.prod(shape), -MOST_NUMBER)).reshape(shape))
+
+
+requests = st.builds(Request, text, names, st.none() | growths(), queries())
+messages = st.one_of(requests, answers(), st.builds(Refusal, text, names, text))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in kind and in every field; arrays in shape and type too."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+    if dataclasses.is_dataclass(one):
+        return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    return bool(one == other)
+
+
+@settings(max_examples=400)
+@given(messages)
+def test_what_is_written_is_read_back(message: Message) -> None:
+    data = to_bytes(message)
+    assert same(from_bytes(data), message)
+    assert to_bytes(from_bytes(data)) == data
+
+
+@pytest.mark.parametrize("kind", [Grow, *Query.__args__, Request, Answer, Refusal])
+def test_every_kind_of_message_is_drawn_here(kind: type) -> None:
+    found = False
+
+    @settings(max_examples=300, database=None)
+    @given(messages)
+    def look(message: Message) -> None:
+        nonlocal found
+        parts = [message, *(getattr(message, name, None) for name in ("growth", "query"))]
+        found = found or any(type(part) is kind for part in parts)
+
+    look()
+    assert found
+
+
+# ---- A strict parser --------------------------------------------------------------------------------------------
+
+
+def array(values: list[Any], shape: list[int] | None = None) -> dict[str, Any]:
+    data = np.array(values, dtype="<i8")
+    return {"shape": list(data.shape) if shape is None else shape, "int64": data.tobytes()}
+
+
+def listed(*items: Any, which: list[int] | None = None) -> dict[str, Any]:
+    return {"distinct": list(items), "which": array(list(range(len(items))) if which is None else which)}
+
+
+def query(**changes: Any) -> dict[str, Any]:
+    return {"kind": "CountCells", "nodes": array([0, 1]), "splits": array([3, 0])} | {
+        "epsilons": listed("1/3", "2") | changes.pop("epsilons", {}),
+        **changes,
+    }
+
+
+def growth(**changes: Any) -> dict[str, Any]:
+    return {"kind": "Grow", "nodes": array([0]), "splits": array([1]), "children": array([[1, 2]])} | changes
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "kind": "Request",
+        "study": "s",
+        "identifier": "round-1",
+        "growth": growth(),
+        "query": query(),
+    } | changes
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "kind": "Answer",
+        "study": "s",
+        "identifier": "a",
+        "values": array([1]),
+    } | changes
+
+
+def nomination(**changes: Any) -> dict[str, Any]:
+    plain = {"kind": "Nominate", "nodes": array([0]), "criteria": listed("gini"), "selector": "exponential"}
+    return plain | {"epsilons": listed("1")} | changes
+
+
+def without(plain: dict[str, Any], field: str) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name != field}
+
+
+def only(plain: dict[str, Any]) -> dict[str, Any]:
+    return request(growth=None, query=plain)
+
+
+PRICE = "an epsilon is"
+INVALID: dict[str, tuple[Any, str]] = {
+    "no version": (without(request(), "version"), "version"),
+    "an older version": (request(version=0), "version"),
+    "a newer version": (request(version=VERSION + 1), "version"),
+    "a version that is true": (request(version=True), "version"),
+    "a version that is a float": (request(version=float(VERSION)), "version"),
+    "a version that is text": (request(version=str(VERSION)), "version"),
+    "a list": ([1, 2], "version"),
+    "nothing": (None, "version"),
+    "an unknown kind": (request(kind="Delete"), "kind of a message is"),
+    "a part of a message": (growth() | {"version": VERSION}, "kind of a message is"),
+    "a query alone": ({"version": VERSION} | query(), "kind of a message is"),
+    "no kind": (without(request(), "kind"), "kind of a message is"),
+    "a kind that is a list": (request(kind=["Request"]), "kind of a message is"),
+    "an unknown field": (request(extra=1), "exactly the fields"),
+    "an unknown field of a query": (only(query(extra=1)), "exactly the fields"),
+    "an unknown field of an array": (only(query(nodes=array([0, 1]) | {"more": 1})), "shape"),
+    "an unknown field of a list": (only(query(epsilons={"more": 1})), "a list has"),
+    "a field that is missing": (without(request(), "growth"), "exactly the fields"),
+    "no price": (only(without(query(), "epsilons")), "exactly the fields"),
+    "another query's field": (only(query(selector="exponential")), "exactly the fields"),
+    "fields in another order": (dict(reversed(list(request().items()))), "in this order"),
+    "a study that is bytes": (request(study=b"s"), "expected text"),
+    "a study that is a number": (request(study=1), "expected text"),
+    "a study that is too long": (request(study="s" * 201), "expected text"),
+    "an identifier that is empty": (request(identifier=""), "expected text"),
+    "an identifier with a newline": (request(identifier="a\n"), "expected text"),
+    "an identifier with other digits": (request(identifier="\u0663"), "expected text"),
+    "an identifier that is too long": (request(identifier="a" * 201), "expected text"),
+    "no query": (request(query=None), "map of named fields"),
+    "a growth that is false": (request(growth=False), "map of named fields"),
+    "a growth that is a query": (request(growth=query()), "kind of a message is"),
+    "a query that is a growth": (request(query=growth()), "kind of a message is"),
+    "no nodes": (only(query(nodes=array([]), splits=array([]))), "1 to"),
+    "too many nodes": (only(query(nodes=array([0] * (MOST_NODES + 1)))), "1 to"),
+    "a negative node": (only(query(nodes=array([0, -1]))), "outside"),
+    "a node beyond all numbers": (only(query(nodes=array([0, MOST_NUMBER + 1]))), "outside"),
+    "nodes in two dimensions": (only(query(nodes=array([[0, 1]]))), "shape"),
+    "nodes without a dimension": (only(query(nodes=array(0))), "shape"),  # type: ignore[arg-type]
+    "nodes that are a plain list": (only(query(nodes=[0, 1])), "an array has"),
+    "a shape that is a float": (only(query(nodes=array([0, 1], [2.0]))), "shape"),  # type: ignore[list-item]
+    "a shape that is true": (only(query(nodes=array([0], [True]))), "shape"),
+    "a shape that is negative": (only(query(nodes=array([0, 1], [-2]))), "shape"),
+    "a shape that promises more": (only(query(nodes=array([0, 1], [3]))), "shape"),
+    "a shape that promises a lot": (answer(values=array([1], [2**28, 2**28])), "shape"),
+    "a shape of five dimensions": (answer(values=array([1], [1, 1, 1, 1, 1])), "shape"),
+    "integers that are text": (only(query(nodes={"shape": [1], "int64": "abcdefgh"})), "shape"),
+    "integers that are cut short": (only(query(nodes={"shape": [2], "int64": bytes(15)})), "shape"),
+    "integers that are floats": (only(query(nodes={"shape": [1], "int64": [math.nan]})), "shape"),
+    "a NaN among the values": (answer(values=math.nan), "an array has"),
+    "a negative split": (only(query(splits=array([0, -3]))), "outside"),
+    "fewer splits than nodes": (only(query(splits=array([0]))), "one entry a node"),
+    "more prices than nodes": (only(query(epsilons=listed("1", "2", "3"))), "one entry a node"),
+    "fewer children than nodes": (
+        request(growth=growth(nodes=array([0, 5]), splits=array([0, 0]))),
+        "one entry a node",
+    ),
+    "three children": (request(growth=growth(children=array([[1, 2, 3]]))), "two children"),
+    "the root for a child": (request(growth=growth(children=array([[0, 2]]))), "outside"),
+    "more criteria than nodes": (only(nomination(criteria=listed("gini", "error"))), "one entry a node"),
+    "an unknown criterion": (only(nomination(criteria=listed("luck"))), "criterion is one of"),
+    "a criterion that is a number": (only(nomination(criteria=listed(0))), "criterion is one of"),
+    "a selector with a capital": (only(nomination(selector="Exponential")), "expected text"),
+    "a list that names what it lacks": (only(query(epsilons=listed("1", which=[0, 1]))), "does not have"),
+    "a list with an item too many": (only(query(epsilons=listed("1", "2", which=[0, 0]))), "does not name"),
+    "a list with an item twice": (only(query(epsilons=listed("1", "1"))), "once each"),
+    "a list in another order": (only(query(epsilons=listed("1", "2", which=[1, 0]))), "once each"),
+    "a value beyond all numbers": (answer(values=array([-MOST_NUMBER - 1])), "outside"),
+    **{
+        f"a price of {price!r:.30}": (only(query(epsilons=listed(price, "1"))), PRICE)
+        for price in (
+            "0", "-1", "0/5", "-0", "1/0", "1/-2", "+1", "1.5", "1e3", "nan", "-inf", "Infinity", "INF", "",
+            " 1", "1 ", "1\n", "1_0", "\u0661", "01", "2/4", "4/2", "1/1", "1/3/5", "0x1", b"1", 1, 1.0, math.nan,
+            math.inf, None, True, ["1"], "9" * (MOST_DIGITS + 1), "1/" + "9" * (MOST_DIGITS + 1),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plain", [request(), only(query()), only(nomination()), answer()])
+def test_the_examples_are_valid_before_they_are_changed(plain: dict[str, Any]) -> None:
+    data = msgpack.packb(plain)
+    assert to_bytes(from_bytes(data)) == data
+
+
+@pytest.mark.parametrize("what", INVALID)
+def test_anything_else_is_refused_with_a_reason(what: str) -> None:
+    plain, reason = INVALID[what]
+    with pytest.raises(InvalidMessage, match=reason):
+        from_bytes(msgpack.packb(plain))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not a message"),
+        (b"\xc1", "not a message"),
+        (to_bytes(Refusal("s", "a", "r"))[:-1], "not a message"),
+        (to_bytes(Refusal("s", "a", "r")) + b"\x00", "not a message"),
+        (msgpack.packb(request())[:40] + b"\xff" * 40, "not a message"),
+        (b"\x91" * 100_000 + b"\x00", "not a message"),  # nested without end
+        (b"\xdd\xff\xff\xff\xff", "not a message"),  # a list of four billion
+        (b"\xc7\x00\x05" * 3, "not a message"),  # an extension
+        (msgpack.packb(request()).replace(b"\xa7version\x01", b"\xa7version\xcc\x01"), "one form only"),
+        (msgpack.packb(request()).replace(b"\x86\xa7version\x01", b"\x87\xa7version\x01\xa7version\x01"), "one form"),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_message_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(InvalidMessage, match=reason):
+        from_bytes(data)
+
+
+def test_a_message_that_is_too_long_is_not_even_read() -> None:
+    with pytest.raises(InvalidMessage, match="at most"):
+        from_bytes(bytes(2**28 + 1))
+
+
+# ---- Noise on the wire ------------------------------------------------------------------------------------------
+
+SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
+
+
+CODES = encode(np.array([[0.1, "a"], [0.6, "b"], [0.9, "a"], [0.2, "b"]], dtype=object), SCHEMA)
+LABELS = encode_labels(["no", "yes", "yes", "no"], SCHEMA)
+
+
+def desk() -> Desk:
+    rows = GroupedRows(CODES, LABELS, SCHEMA)
+    return Desk("study", Holder(rows, SeededNoise(1), Ledger(Fraction(100)), max_rows=1000))
+
+
+ROOT_NODE = np.array([0])
+VALID = [
+    to_bytes(Request("study", "a", grow, ask))
+    for grow in (None, Grow(ROOT_NODE, np.array([2]), np.array([[1, 2]])))
+    for ask in (
+        CountRows(ROOT_NODE, [Fraction(1, 3)]),
+        CountLabels(ROOT_NODE, [Fraction(1, 3)]),
+        Nominate(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)]),
+        CountCells(ROOT_NODE, np.array([1]), [Fraction(1, 3)]),
+        CountSplits(ROOT_NODE, [Fraction(1, 3)]),
+        CountColumns(ROOT_NODE, [Fraction(1, 3)]),
+    )
+]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A valid request with some bytes changed, cut out, doubled, or taken from another request."""
+    data = bytearray(draw(st.sampled_from(VALID)))
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, len(data)))
+        match draw(st.integers(0, 3)):
+            case 0:
+                data[place : place + 1] = bytes([draw(st.integers(0, 255))])
+            case 1:
+                del data[place : place + draw(st.integers(1, 9))]
+            case 2:
+                data[place:place] = data[place : place + draw(st.integers(1, 9))]
+            case 3:
+                other = draw(st.sampled_from(VALID))
+                data[place:] = other[place:]
+    return bytes(data)
+
+
+def parsed(data: bytes) -> Message | None:
+    try:
+        return from_bytes(data)
+    except InvalidMessage as error:
+        assert str(error).endswith(".")
+        return None
+
+
+@settings(max_examples=1500)
+@given(st.one_of(st.binary(max_size=300), mutated()))
+def test_a_desk_refuses_noise_and_books_nothing(data: bytes) -> None:
+    """Never an exception, never an answer to what is no request, never a change by what is refused."""
+    asked = desk()
+    message, reply = parsed(data), from_bytes(asked.handle(data))
+    if isinstance(reply, Refusal):
+        assert reply.reason
+        assert (asked.holder.ledger.entries, asked.holder._path) == ([], {0: 1})
+    else:
+        assert isinstance(reply, Answer)
+        assert isinstance(message, Request)
+        assert message.study == "study"
+        assert to_bytes(message) == data
+        assert [entry.epsilon for entry in asked.holder.ledger.entries] == message.query.epsilons
+
+
+@settings(max_examples=300)
+@given(requests)
+def test_a_desk_never_raises_whatever_a_request_says(message: Request) -> None:
+    asked = desk()
+    for study in (message.study, "study"):
+        reply = from_bytes(asked.handle(to_bytes(dataclasses.replace(message, study=study))))
+        assert isinstance(reply, Answer | Refusal)
+        if isinstance(reply, Refusal):
+            assert asked.holder.ledger.entries == []
+            assert asked.holder._path == {0: 1}
