@@ -110,19 +110,17 @@ def test_what_is_written_is_read_back(message: Message) -> None:
     assert to_bytes(from_bytes(data)) == data
 
 
-@pytest.mark.parametrize("kind", [Grow, *Query.__args__, Request, Answer, Refusal])
-def test_every_kind_of_message_is_drawn_here(kind: type) -> None:
-    found = False
+def test_every_kind_of_message_is_drawn_here() -> None:
+    drawn: set[type] = set()
 
     @settings(max_examples=300, database=None)
     @given(messages)
     def look(message: Message) -> None:
-        nonlocal found
         parts = [message, *(getattr(message, name, None) for name in ("growth", "query"))]
-        found = found or any(type(part) is kind for part in parts)
+        drawn.update(type(part) for part in parts)
 
     look()
-    assert found
+    assert drawn >= {Grow, *Query.__args__, Request, Answer, Refusal}
 
 
 # ---- A strict parser --------------------------------------------------------------------------------------------
@@ -351,8 +349,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 def parsed(data: bytes) -> Message | None:
     try:
         return from_bytes(data)
-    except InvalidMessage as error:
-        assert str(error).endswith(".")
+    except InvalidMessage:
         return None
 
 

@@ -20,7 +20,10 @@ from hedgerow.classifier import METHODS, PrivateTreeClassifier
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
+from hedgerow.learner.coordinator import Coordinator
+from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.messages import (
     ROOT,
     CountCells,
@@ -32,9 +35,10 @@ from hedgerow.messages import (
     IntArray,
     Query,
 )
+from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
 from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import SeededNoise
+from hedgerow.privacy.noise import SecureNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.schema import Numeric, Schema
 from hedgerow.tree import LEAF, Tree
@@ -269,6 +273,61 @@ def _seen(tree: Tree, ledger: Ledger, probe: Codes) -> Outcome:
     return (tree.n_leaves, root, *below, *counts, int(tree.counts[leaf].argmax()), str(hash(prices)))
 
 
+@dataclass(frozen=True)
+class Watching:
+    """A study of two holders as the coordinator sees it: every answer of the one whose row is in question."""
+
+    method: str
+
+    @property
+    def name(self) -> str:
+        """See `Mechanism.name`."""
+        return f"study of two holders: {self.method}"
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """See `Mechanism.outcomes`. The other holder has a few rows of both classes."""
+        schema, max_rows = neighbours.schema, max(neighbours.max_rows, 8)
+        others = np.linspace(0, 1, 8 * len(schema.columns)).reshape(8, -1)
+        other = encode(others, schema), encode_labels(np.arange(8) % 2, schema)
+        plan = make_plan(
+            schema, Wishes(epsilon, n_holders=2, method=self.method, max_splits=3, max_rows=max_rows)
+        )
+        released = []
+        for own_seed in _seeds(seed, runs):
+            desks = [
+                Desk("audit", Holder(GroupedRows(*table, schema), noise, Ledger(epsilon), max_rows))
+                for table, noise in (
+                    (neighbours.sides[side], SecureNoise()),
+                    (other, SeededNoise(own_seed)),
+                )
+            ]
+            network = _Overheard(desks)
+            Coordinator(network).learn(schema, plan)
+            released.append(network.heard())
+        return released
+
+
+class _Overheard(LocalNetwork):
+    """Writes down what the first holder answers."""
+
+    def __init__(self, desks: Sequence[Desk]) -> None:
+        super().__init__(desks, study="audit")
+        self._answers: list[int] = []
+
+    def ask(self, query: Query) -> list[IntArray]:
+        """See `Network.ask`."""
+        answers = super().ask(query)
+        self._answers += answers[0].ravel().tolist()
+        return answers
+
+    def heard(self) -> Outcome:
+        """The number of rounds and answers, and the first and the last answers: a fixed number of entries."""
+        padded = [*self._answers[:12], *[0] * (12 - len(self._answers)), *self._answers[-4:]]
+        return (self.traffic.rounds, len(self._answers), *padded)
+
+
 def _seeds(seed: int, runs: int) -> list[int]:
     seeds: list[int] = np.random.SeedSequence(seed).generate_state(runs, np.uint64).tolist()
     return seeds
@@ -333,12 +392,14 @@ def suite(level: str = "full") -> list[Audit]:
     ways += [Fitting(method=method) for method in METHODS if method != "auto"]
     if level == "full":
         fits = _fits(every, ways, EPSILONS, share=0.05)
-        return [*_selections(one_more, EPSILONS), *_counts(one_more, EPSILONS), *fits]
+        studies = _studies(one_more, EPSILONS, share=0.05)
+        return [*_selections(one_more, EPSILONS), *_counts(one_more, EPSILONS), *fits, *studies]
     one = EPSILONS[1:2]
     worst, first_row = [every[0], every[1]], [pair for pair in every if "empty table" in pair.name]
     ways = [Fitting(), Fitting(method="paper"), Fitting(method="noisy_columns")]
     fits = _fits([worst[0], *first_row], ways, one, share=0.15)
-    return [*_selections([*worst, *first_row], one), *_counts([worst[0], *first_row], one), *fits]
+    studies = _studies(first_row, one, share=0.15)
+    return [*_selections([*worst, *first_row], one), *_counts([worst[0], *first_row], one), *fits, *studies]
 
 
 def _selections(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> Iterator[Audit]:
@@ -359,6 +420,14 @@ def _counts(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> Iterat
                     continue  # hundreds of counts, each with hundreds of times the noise: slow, and nothing to see
                 for epsilon in epsilons:
                     yield Audit(Counting(what, at), pair, epsilon, share=0.25)
+
+
+def _studies(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction], share: float) -> Iterator[Audit]:
+    for pair in pairs:
+        if len(pair.schema.splits) <= 10:
+            for method in ("local", "noisy_counts", "noisy_columns"):
+                for epsilon in epsilons:
+                    yield Audit(Watching(method), pair, epsilon, share)
 
 
 def _fits(

@@ -172,7 +172,9 @@ class Scheduled:
         if self.depths is None or node.depth > self.depths:
             return None
         inner = self.epsilon * (1 - self.leaf_fraction - self.root_fraction)
-        share = inner * SCHEDULES[self.schedule](node.depth, self.depths)
+        share = _short(inner * SCHEDULES[self.schedule](node.depth, self.depths))
+        if share == 0:
+            return None
         weigh = share * self.weigh
         select = (share - weigh) * self.select
         return NodeBudget(self.criterion, select, share - weigh - select, weigh)
@@ -180,6 +182,11 @@ class Scheduled:
     def leaf(self, left: Epsilon) -> Epsilon:
         """See `BudgetRule.leaf`: the fixed share; what a short path has left over stays unspent."""
         return min(self.epsilon * self.leaf_fraction, left)
+
+
+def _short(share: Fraction) -> Fraction:
+    """Rounded down to a multiple of 2**-40: fractions of many depths would have hundreds of digits."""
+    return Fraction(math.floor(share * 2**40), 2**40)
 
 
 def round_down(epsilon: float, total: Fraction) -> Fraction:

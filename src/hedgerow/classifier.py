@@ -215,12 +215,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for codes, labels in tables:
             if codes.n_rows != len(labels):
                 raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
-        max_rows = self.max_rows or MAX_ROWS
-        if any(codes.n_rows > max_rows for codes, _ in tables):
-            raise InvalidTable(
-                f"a table has more than max_rows={max_rows} rows, the public bound that the noise is made for; "
-                "raise max_rows, or give fewer rows."
-            )
+        max_rows = int(self.max_rows or MAX_ROWS)
+        if samples is not None:
+            _check_dealt(samples, tables[0][0].n_rows)
         private = math.isfinite(self.epsilon)
         epsilon = Fraction(repr(float(self.epsilon))) if private else math.inf
         holders = [
@@ -342,3 +339,12 @@ def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: typ
         raise TypeError(f"{name}={value!r}; it must be {expected}.")
     if not is_valid(value):
         raise ValueError(f"{name}={value!r}; it must be {expected}.")
+
+
+def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:
+    """Holders have disjoint rows: a row that counts twice would pay twice."""
+    dealt = np.concatenate([np.asarray(sample).ravel() for sample in samples])
+    if dealt.dtype.kind not in "iu" or (dealt.size and not (dealt.min() >= 0 and dealt.max() < n_rows)):
+        raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")
+    if dealt.size and np.bincount(dealt, minlength=1).max() > 1:
+        raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")

@@ -104,12 +104,13 @@ def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> in
     """The range, in units, of the changes that one row makes to the scores -F(left) - F(right) of all splits.
 
     One more row joins one side of every split and lowers every score by 0 to D. Rounding down to a unit moves
-    two scores apart by less than one unit more, computing each in double precision by `rounding_error` more.
+    two changes apart by less than one unit more. A change is the difference of two scores computed in double
+    precision, so two changes move apart by up to four times `rounding_error` more.
     Selectors depend on differences of scores only, so the range of the changes is what counts.
     """
     error = rounding_error(n_classes, max_rows)
     exact: int = math.ceil(impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS)
-    rounding: int = 1 + math.ceil(2 * error * 2**FRACTION_BITS)
+    rounding: int = 1 + math.ceil(4 * error * 2**FRACTION_BITS)
     return exact + rounding
 
 

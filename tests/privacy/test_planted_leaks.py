@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,12 +68,12 @@ def scores_of(rows: GroupedRows, criterion: Criterion) -> NDArray[np.float64]:
 
 
 def asked(
-    kind: type[Holder], query: Callable[[Fraction], Query]
+    query: Callable[[Fraction], Query], noise: type[SeededNoise] = SeededNoise
 ) -> Callable[[GroupedRows, Neighbours, Fraction, int], Outcome]:
-    """What a (faulty) kind of holder answers to a query."""
+    """What a holder with a (faulty) source of noise answers to a query."""
 
     def release(rows: GroupedRows, neighbours: Neighbours, epsilon: Fraction, seed: int) -> Outcome:
-        holder = kind(rows, SeededNoise(seed), Ledger(epsilon), neighbours.max_rows)
+        holder = Holder(rows, noise(seed), Ledger(epsilon), neighbours.max_rows)
         return tuple(holder.answer(query(epsilon)).ravel().tolist())
 
     return release
@@ -155,7 +154,7 @@ def test_the_exact_parent_in_a_gain_is_found() -> None:
         return float(weighted_impurities(sides, Criterion.gini).sum())
 
     def attacked(rows: GroupedRows, neighbours: Neighbours, epsilon: Fraction, seed: int) -> Outcome:
-        noisy = asked(Holder, cells)(rows, neighbours, epsilon, seed)
+        noisy = asked(cells)(rows, neighbours, epsilon, seed)
         exact = float(weighted_impurities(rows.label_counts(NODE), Criterion.gini)[0])
         gain = exact - impurity_of_released(noisy)
         # An attacker takes the children's impurity off again, and sees whether the node is pure.
@@ -169,40 +168,33 @@ def test_the_exact_parent_in_a_gain_is_found() -> None:
 
 def test_counts_with_half_the_noise_are_found() -> None:
     class HalfTheNoise(SeededNoise):
-        def laplace(
-            self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
-        ) -> NDArray[np.int64]:
+        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
             return super().laplace(values, scale / 2, keys)
 
-    def release(rows: GroupedRows, neighbours: Neighbours, epsilon: Fraction, seed: int) -> Outcome:
-        holder = Holder(rows, HalfTheNoise(seed), Ledger(epsilon), neighbours.max_rows)
-        return tuple(holder.answer(class_counts(epsilon)).ravel().tolist())
-
-    result = found(Leak(release), ONE_FALLS, 10_000)
+    result = found(Leak(asked(class_counts, HalfTheNoise)), ONE_FALLS, 10_000)
     assert EPSILON < result.lower_bound <= 2 * EPSILON
     assert found(Counting("class counts"), ONE_FALLS, 10_000).lower_bound <= EPSILON
 
 
 def test_noise_on_non_empty_cells_only_is_found() -> None:
-    class SkipsEmptyCells(Holder):
-        def _noisy(self, query: Query, counts: IntArray, *args: Any, **kwargs: Any) -> IntArray:
-            return np.where(counts > 0, super()._noisy(query, counts, *args, **kwargs), 0)
+    class SkipsEmptyCells(SeededNoise):
+        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+            return np.where(values > 0, super().laplace(values, scale, keys), 0)
 
-    result = found(Leak(asked(SkipsEmptyCells, class_counts)), ONE_FALLS, 4_000)
+    result = found(Leak(asked(class_counts, SkipsEmptyCells)), ONE_FALLS, 4_000)
     assert result.lower_bound > 4 * EPSILON
 
 
 def test_noise_scaled_by_the_exact_number_of_rows_is_found() -> None:
     """Shares of the rows, with noise made for the sensitivity 1/m of a table whose m everybody knows."""
 
-    class Shares(Holder):
-        def _noisy(self, query: Query, counts: IntArray, *args: Any, **kwargs: Any) -> IntArray:
-            m = max(int(counts.sum()), 1)
-            shares = np.floor(1000 * counts / m).astype(np.int64)
-            scale = Fraction(1000, m) / Fraction(query.epsilons[0])
-            return self._noise.laplace(shares, scale, self._keys(query, np.arange(1)))
+    class Shares(SeededNoise):
+        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+            m = max(int(values.sum()), 1)
+            shares = np.floor(1000 * values / m).astype(np.int64)
+            return super().laplace(shares, scale * Fraction(1000, m), keys)
 
-    result = found(Leak(asked(Shares, class_counts)), pure_and_one_more(1), 20_000)
+    result = found(Leak(asked(class_counts, Shares)), pure_and_one_more(1), 20_000)
     assert result.lower_bound > 1.5 * EPSILON
 
 
@@ -239,29 +231,25 @@ def test_bounds_read_from_the_rows_are_found() -> None:
     assert result.lower_bound > 2 * EPSILON
 
 
-def test_a_fit_that_forgets_to_pay_for_its_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Class counts without noise, in a learner that is otherwise what it should be."""
-    real = Holder._noisy
+def test_a_fit_that_forgets_the_noise_of_its_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class counts as they are, in a learner that is otherwise what it should be."""
+    real = SeededNoise.laplace
 
-    def generous(self: Holder, query: Query, counts: IntArray, *args: Any, **kwargs: Any) -> IntArray:
-        return counts if isinstance(query, CountLabels) else real(self, query, counts, *args, **kwargs)
+    def generous(self: SeededNoise, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+        return values if values.shape[1] == EMPTY.schema.n_classes else real(self, values, scale, keys)
 
-    monkeypatch.setattr(Holder, "_noisy", generous)
+    monkeypatch.setattr(SeededNoise, "laplace", generous)
     assert found(Fitting(seeded=True), EMPTY, 400).lower_bound > 2 * EPSILON
 
 
 def test_the_same_noise_at_two_scales_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys by node and kind of query alone: a root that stays a leaf is counted twice with one noise.
+    """A root that stays a leaf is counted twice: two equations with two unknowns, the count and the noise."""
+    real = SeededNoise.laplace
 
-    Two equations with two unknowns, the count and the noise.
-    """
-    kinds = {CountLabels: 1, CountCells: 2}
+    def repeated(self: SeededNoise, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+        return real(self, values, scale, np.full_like(keys, values.shape[1]))
 
-    def by_node_and_kind(self: Holder, query: Query, here: IntArray) -> NDArray[np.uint64]:
-        nodes = query.nodes[here].tolist()
-        return np.array([4 * self._path[node] + kinds.get(type(query), 0) for node in nodes], dtype=np.uint64)
-
-    monkeypatch.setattr(Holder, "_keys", by_node_and_kind)
+    monkeypatch.setattr(SeededNoise, "laplace", repeated)
     assert found(Fitting(seeded=True), ONE_FALLS, 3_000).lower_bound > 1.5 * EPSILON
 
 
@@ -269,6 +257,6 @@ def test_an_honest_twin_of_these_leaks_is_not_accused() -> None:
     """The other direction: the real holder on the same neighbours, with the same number of runs."""
     for query in (class_counts, cells):
         for neighbours in (ONE_FALLS, EMPTY, SECOND):
-            result = found(Leak(asked(Holder, query)), neighbours, 4_000)
+            result = found(Leak(asked(query)), neighbours, 4_000)
             assert result.lower_bound <= EPSILON
             assert not math.isnan(result.lower_bound)

@@ -54,6 +54,11 @@ class GroupedRows:
             if matrix.shape[1]
         ]
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows; private."""
+        return len(self._order)
+
     def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
         """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
         work = _Work(self._ranges_of(nodes))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
-from hedgerow.errors import Refused
+from hedgerow.errors import InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.messages import (
     MOST_BYTES,
@@ -75,6 +75,11 @@ class Holder:
     """Answers queries about its rows with noise, and keeps the account."""
 
     def __init__(self, rows: GroupedRows, noise: Noise, ledger: Ledger, max_rows: int) -> None:
+        if rows.n_rows > max_rows:
+            raise InvalidTable(
+                f"the table has more than max_rows={max_rows} rows, the public bound that the noise is made for; "
+                "raise max_rows, or give fewer rows."
+            )
         self._rows = rows
         self._noise = noise
         self._max_rows = max_rows

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -60,8 +62,13 @@ class Store:
             raise ValueError(f"lifetime_epsilon={lifetime_epsilon!r}; it must be positive.")
         self.path = Path(path)
         self.lifetime_epsilon = lifetime_epsilon
+        try:
+            if not self.path.exists():
+                _create(self.path)
+        except OSError as error:
+            raise InvalidStore(f"there can be no store of studies at {self.path}: {error}.") from error
         with _Connection(self.path) as database:
-            _check_or_create(database)
+            _check(database)
 
     def spent(self) -> dict[str, Fraction]:
         """What each study has spent."""
@@ -194,24 +201,29 @@ class _Connection:
             raise InvalidStore(f"{self.path} cannot be used as a store of studies: {error}.") from error
 
 
-def _check_or_create(database: _Connection) -> None:
-    with database.transaction():
-        [[application]], [[version]] = (
-            database.all("PRAGMA application_id"),
-            database.all("PRAGMA user_version"),
-        )
-        if application == version == 0 and not database.all("SELECT 1 FROM sqlite_master"):
-            for table in TABLES:
-                database.all(table)
-            database.all(f"PRAGMA application_id = {APPLICATION}")
-            database.all(f"PRAGMA user_version = {VERSION}")
-        elif (application, version) != (APPLICATION, VERSION):
-            raise InvalidStore(
-                f"{database.path} is no store of studies of version {VERSION}; it is left as it was."
-            )
+def _create(path: Path) -> None:
+    """A new, empty store, which appears as a whole: a file that is there but empty is a store that was lost."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}-") as folder:
+        new = Path(folder) / "new"
+        with _Connection(new) as database:
+            for statement in (
+                *TABLES,
+                f"PRAGMA application_id = {APPLICATION}",
+                f"PRAGMA user_version = {VERSION}",
+            ):
+                database.all(statement)
+            database.all("PRAGMA journal_mode = WAL")
+        with suppress(FileExistsError):  # another process was quicker
+            os.link(new, path)
+
+
+def _check(database: _Connection) -> None:
+    """Refuse a file that is foreign or damaged, and leave it as it was."""
+    [[application]], [[version]] = database.all("PRAGMA application_id"), database.all("PRAGMA user_version")
+    if (application, version) != (APPLICATION, VERSION):
+        raise InvalidStore(f"{database.path} is no store of studies of version {VERSION}.")
     if database.all("PRAGMA quick_check") != [("ok",)]:
         raise InvalidStore(f"{database.path} is damaged; what was spent cannot be told from it.")
-    database.all("PRAGMA journal_mode = WAL")
 
 
 def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:

@@ -107,14 +107,15 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
     if wishes.budget == "auto" and not is_paper:
         return adaptive
     usual = PAPER_SHARES if is_paper else SHARES
+    leaf = usual.leaf if wishes.leaf_fraction is None else Fraction(repr(float(wishes.leaf_fraction)))
     return Scheduled(
         criterion=criterion or Criterion.gini,
         epsilon=epsilon,
         schedule="decay" if wishes.budget == "auto" else wishes.budget,
         depths=wishes.max_splits if is_paper and wishes.max_depth is None else wishes.max_depth,
         planner=adaptive,
-        leaf_fraction=usual.leaf if wishes.leaf_fraction is None else Fraction(repr(wishes.leaf_fraction)),
-        root_fraction=usual.root,
+        leaf_fraction=leaf,
+        root_fraction=min(usual.root, (1 - leaf) / 4),
         select=usual.select,
         weigh=usual.weigh,
     )

@@ -55,7 +55,7 @@ class Ledger:
     """
 
     def __init__(self, grant: Epsilon, *, neighbours: str = "add-remove", leaks: Sequence[str] = ()) -> None:
-        self.grant = grant
+        self.grant = _exact(grant)
         self.neighbours = neighbours
         self.leaks = tuple(leaks)
         self.entries: list[Entry] = []
@@ -153,7 +153,7 @@ class Ledger:
                 raise Refused(f"part {part} is unknown; nothing is released about it.")
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-            price = epsilon * self._factor
+            price = _exact(epsilon) * self._factor
             for reached in _below(part, pieces):
                 total = along[reached] + price
                 if total > self.grant:
@@ -184,6 +184,11 @@ def _below(part: int, pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
         reached = stack.pop()
         yield reached
         stack += pieces.get(reached, ())
+
+
+def _exact(epsilon: Epsilon) -> Epsilon:
+    """A fraction, so that sums are exact; infinity stays."""
+    return Fraction(epsilon) if math.isfinite(epsilon) else epsilon
 
 
 def _number(epsilon: Epsilon) -> str:

@@ -38,10 +38,12 @@ from hedgerow.network.flare.study import Study
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.schema import Schema
 
-# Carries one request to the named holders; the replies of those who replied in time.
-Send = Callable[[Sequence[str], bytes], Mapping[str, bytes]]
+# Carries one request to the named holders; the replies of those who replied within so many seconds.
+Send = Callable[[Sequence[str], bytes, float], Mapping[str, bytes]]
 
-RETRY_SECONDS = 2.0
+FIRST_TRY = 10.0  # seconds; every further try of the same request waits twice as long
+RETRY_SECONDS = 1.0  # at least, between two tries
+UNREACHABLE_SECONDS = 12.0  # of tries that fail at once: the holder's process is not there
 
 
 class HolderLost(HedgerowError):
@@ -84,12 +86,14 @@ class FlareNetwork:
         answers: AnswerFile,
         tell: Callable[[Round], None] = lambda _: None,
         stopped: Callable[[], bool] = lambda: False,
+        gone: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._study = study
         self._send = send
         self._answers = answers
         self._tell = tell
         self._stopped = stopped
+        self._gone = gone
         self._growth: Grow | None = None
         self._active = list(study.holders)
         self.accounts = {holder: _Account(study) for holder in study.holders}
@@ -116,7 +120,6 @@ class FlareNetwork:
         number = self.traffic.rounds
         request = Request(
             study=self._study.name,
-            schema=self._study.schema.hash,
             identifier=f"round-{number}",
             growth=self._growth,
             query=query,
@@ -151,31 +154,42 @@ class FlareNetwork:
             if (answer := self._answers.find(identifier, holder, digest)) is not None:
                 values[holder] = self._checked(request, holder, answer)
         stored = len(values)
-        deadline = time.monotonic() + self._study.answer_seconds
+        began = heard = time.monotonic()  # heard: when the silent ones were last not known to be out of reach
+        patience = FIRST_TRY
         while missing := [holder for holder in self._active if holder not in values]:
             if self._stopped():
                 raise Stopped("the study was stopped; resume it when you like.")
             asked = time.monotonic()
-            replies = self._send(missing, data)
+            replies = self._send(missing, data, min(patience, self._study.answer_seconds))
             self.traffic.bytes_sent += len(data) * len(missing)
             for holder in missing:
                 if holder in replies:
                     self.traffic.bytes_received += len(replies[holder])
                     values[holder] = self._checked(request, holder, replies[holder])
                     self._answers.keep(identifier, holder, digest, replies[holder])
-            silent = [holder for holder in missing if holder not in values]
-            if silent and time.monotonic() > deadline:
-                self._lose(identifier, silent)
-            elif silent:
-                time.sleep(max(0.0, RETRY_SECONDS - (time.monotonic() - asked)))
+            now = time.monotonic()
+            if now - asked >= patience / 2:
+                heard = now
+                patience *= 2
+            if silent := [holder for holder in missing if holder not in values]:
+                self._miss(
+                    identifier, silent, late=now - began > self._study.answer_seconds, unheard=now - heard
+                )
+                time.sleep(max(0.0, RETRY_SECONDS - (now - asked)))
         return values, stored
 
-    def _lose(self, identifier: str, silent: Sequence[str]) -> None:
-        if self._study.when_a_holder_is_lost != "continue" or len(silent) == len(self._active):
-            raise HolderLost(silent)
-        for holder in silent:
-            self._answers.lose(identifier, holder)
-            self._active.remove(holder)
+    def _miss(self, identifier: str, silent: Sequence[str], *, late: bool, unheard: float) -> None:
+        """Give up on holders that do not answer, if it is time; as the study says."""
+        going_on = self._study.when_a_holder_is_lost == "continue"
+        lost = list(silent) if late else [holder for holder in silent if self._gone(holder)]
+        if going_on and len(lost) < len(self._active):
+            for holder in lost:
+                self._answers.lose(identifier, holder)
+                self._active.remove(holder)
+        elif lost:
+            raise HolderLost(lost)
+        elif not going_on and unheard > UNREACHABLE_SECONDS:
+            raise HolderLost(silent)  # a new job finds it, if it is back
 
     def _checked(self, request: Request, holder: str, data: bytes) -> IntArray:
         """A holder's values, if it sent what was asked for; nothing is computed from anything else."""

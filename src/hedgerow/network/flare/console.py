@@ -20,6 +20,8 @@ from hedgerow.network.flare.kits import CONSOLE, CONSOLE_USER
 from hedgerow.network.flare.study import Study
 
 POLL_SECONDS = 0.4
+MOST_FRUITLESS = 5
+NOTHING_NEW: dict[str, Any] = {"rounds": [], "outcome": None}
 Show = Callable[[str], None]
 
 
@@ -40,18 +42,29 @@ class Outcome:
 def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
     """Run the study to its end, in as many jobs as that takes."""
     deadline = time.monotonic() + 60 * study.return_minutes
+    fruitless = 0  # jobs that died before they asked anything new
+
+    def count(one: dict[str, Any]) -> None:
+        nonlocal fruitless
+        if one["stored"] < len(study.holders):
+            fruitless = 0
+        show_round(one)
+
     while True:
+        fruitless += 1
         try:
             with session(kits) as flare:
                 wait_for_holders(flare, study, show)
-                outcome = _run_once(flare, study, show, show_round)
+                outcome = _run_once(flare, study, show, count)
         except ConnectionError as error:
             outcome = Outcome("died", f"the server was lost: {error}")
         if outcome.state == "finished":
             return outcome
-        may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in {"lost", "died"}
-        if not may_wait or time.monotonic() > deadline:
-            raise StudyInterrupted(f"{outcome.reason} Nothing answered so far is lost: hedgerow network resume.")
+        may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in {"lost", "died", "stopped"}
+        if not may_wait or time.monotonic() > deadline or fruitless >= MOST_FRUITLESS:
+            raise StudyInterrupted(
+                f"{outcome.reason} Nothing answered so far is lost: hedgerow network resume."
+            )
         show(f"{outcome.reason} Trying again.")
         time.sleep(2.0)
 
@@ -86,7 +99,9 @@ def wait_for_holders(flare: Any, study: Study, show: Show) -> None:
         if not missing or (len(study.holders) - len(missing) >= needed and waited > study.answer_seconds):
             return
         if waited > 60 * study.return_minutes or (study.when_a_holder_is_lost == "abort" and waited > 60):
-            raise StudyInterrupted(f"{', '.join(missing)} did not connect; hedgerow network resume when they do.")
+            raise StudyInterrupted(
+                f"{', '.join(missing)} did not connect; hedgerow network resume when they do."
+            )
         if missing != told:
             show(f"waiting for {', '.join(missing)} to connect")
             told = missing
@@ -101,9 +116,7 @@ def connected(flare: Any) -> set[str]:
         raise ConnectionError(type(error).__name__) from error
 
 
-def _run_once(
-    flare: Any, study: Study, show: Show, show_round: Callable[[dict[str, Any]], None]
-) -> Outcome:
+def _run_once(flare: Any, study: Study, show: Show, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         job = _submit(flare, write_job(study, Path(folder)))
     show(f"job {job[:8]} submitted")
@@ -125,28 +138,24 @@ def _submit(flare: Any, folder: Path) -> str:
 
 def _watch(flare: Any, job: str, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
     """Show rounds as they happen, until there is an outcome."""
-    seen = 0
+    seen, pause = 0, 1.0
     while True:
-        with contextlib.suppress(_not_running()):
-            news = flare.do_app_command(job, WATCH, {"since": seen})
-            for one in news["rounds"]:
-                show_round(one)
-            seen += len(news["rounds"])
-            if (outcome := news["outcome"]) is not None:
-                kept = {key: outcome[key] for key in ("state", "reason", "tree", "report") if key in outcome}
-                return Outcome(**kept)
         try:
             status = str(flare.get_job_meta(job).get("status", ""))
         except Exception as error:
             raise ConnectionError(type(error).__name__) from error
         if status.startswith("FINISHED"):
             return Outcome("died", f"the job ended early ({status.partition(':')[2].lower()}).")
-        time.sleep(POLL_SECONDS)
-
-
-def _not_running() -> type[Exception]:
-    """A command to a job that has not begun or has ended fails in many ways; its status tells which."""
-    return Exception
+        # A command to a job that is about to begin or to end fails in many ways; its status tells which.
+        with contextlib.suppress(Exception):
+            news = flare.do_app_command(job, WATCH, {"since": seen}) if status == "RUNNING" else NOTHING_NEW
+            for one in news["rounds"]:
+                show_round(one)
+                seen, pause = seen + 1, POLL_SECONDS
+            if (outcome := news["outcome"]) is not None:
+                kept = {key: outcome[key] for key in ("state", "reason", "tree", "report") if key in outcome}
+                return Outcome(**kept)
+        time.sleep(pause)
 
 
 def write_job(study: Study, folder: Path) -> Path:
@@ -169,6 +178,7 @@ def write_job(study: Study, folder: Path) -> Path:
         config / "config_fed_server.json",
         {
             "format_version": 2,
+            "dead_client_grace_period": 2.0,
             "workflows": [{"id": "study", "path": CONTROLLER, "args": {"study": study.to_dict()}}],
         },
     )

@@ -14,18 +14,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from hedgerow.errors import HedgerowError, Refused
+from hedgerow.errors import Refused
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.flare import ASK, HELLO, WATCH
 from hedgerow.network.flare.answers import AnswerFile
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
+from hedgerow.network.flare.site import plain_error
 from hedgerow.network.flare.study import Study
 from hedgerow.tree import Tree
 
@@ -43,6 +45,13 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
         self._rounds: list[Round] = []
         self._outcome: dict[str, Any] | None = None
         self._fetched = threading.Event()
+        self._gone: set[str] = set()  # holders whose job process has ended
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Hear of a holder that is lost before its silence tells."""
+        super().handle_event(event_type, fl_ctx)
+        if event_type == EventType.CLIENT_DISCONNECTED:
+            self._gone.add(fl_ctx.get_prop(FLContextKey.DISCONNECTED_CLIENT_NAME))
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Let the console watch."""
@@ -57,13 +66,20 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
         try:
             with AnswerFile(folder / "answers.log") as answers:
                 post = _Post(self._study, fl_ctx, abort_signal)
-                network = FlareNetwork(self._study, post.send, answers, self._rounds.append, post.stopped)
+                network = FlareNetwork(
+                    self._study,
+                    post.send,
+                    answers,
+                    self._rounds.append,
+                    post.stopped,
+                    self._gone.__contains__,
+                )
                 post.greet([h for h in self._study.holders if h not in answers.lost])
                 tree, plan = Coordinator(network).learn(self._study.schema, make_plan(*_wishes(self._study)))
                 self._outcome = _finished(self._study, network, tree, plan, self._rounds)
             for name in ("tree", "report"):
                 _write(folder / f"{name}.json", self._outcome[name])
-        except HedgerowError as error:
+        except Exception as error:  # noqa: BLE001 - the console is told, whatever it is
             self._outcome = _stopped(error)
         if not abort_signal.triggered:
             self._fetched.wait(LINGER_SECONDS)
@@ -112,10 +128,14 @@ class _Post:
             if waiting:
                 time.sleep(0.2)
 
-    def send(self, holders: Sequence[str], data: bytes) -> dict[str, bytes]:
+    def send(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
         """See `carrier.Send`."""
-        replies = self._exchange(ASK, holders, {"request": data}, self._study.answer_seconds)
-        return {holder: reply["answer"] for holder, reply in replies.items() if isinstance(reply.get("answer"), bytes)}
+        replies = self._exchange(ASK, holders, {"request": data}, seconds)
+        return {
+            holder: reply["answer"]
+            for holder, reply in replies.items()
+            if isinstance(reply.get("answer"), bytes)
+        }
 
     def _exchange(
         self, topic: str, holders: Sequence[str], content: Mapping[str, Any], seconds: float
@@ -123,7 +143,12 @@ class _Post:
         request = Shareable()
         request.update(content)
         replies = self._fl_ctx.get_engine().send_aux_request(
-            targets=list(holders), topic=topic, request=request, timeout=seconds, fl_ctx=self._fl_ctx, optional=True
+            targets=list(holders),
+            topic=topic,
+            request=request,
+            timeout=seconds,
+            fl_ctx=self._fl_ctx,
+            optional=True,
         )
         return {
             holder: reply
@@ -171,10 +196,9 @@ def _finished(
     return {"state": "finished", "tree": tree.to_dict(), "report": report}
 
 
-def _stopped(error: HedgerowError) -> dict[str, Any]:
+def _stopped(error: Exception) -> dict[str, Any]:
     state = {HolderLost: "lost", Stopped: "stopped", Refused: "refused"}.get(type(error), "failed")
-    lost = list(error.holders) if isinstance(error, HolderLost) else []
-    return {"state": state, "reason": str(error), "lost": lost}
+    return {"state": state, "reason": plain_error(error)}
 
 
 def _write(path: Path, content: Any) -> None:

@@ -31,6 +31,7 @@ POLICY_FILE = "hedgerow.toml"
 STORE = "studies.db"  # in the journal's folder
 NOT_HERE = "this holder does not take part in the study as asked; its own console says why."
 
+
 class InvalidPolicy(InvalidStudy):
     """A holder's policy file contradicts itself or leaves something out."""
 
@@ -50,7 +51,11 @@ class Grant:
     def from_dict(cls, plain: Any, schema: Schema, max_rows: int) -> Grant:
         """Checked values from TOML."""
         may = ("methods", "neighbours", "noise_seed")
-        if not isinstance(plain, dict) or not {"study", "epsilon"} <= plain.keys() <= {"study", "epsilon", *may}:
+        if not isinstance(plain, dict) or not {"study", "epsilon"} <= plain.keys() <= {
+            "study",
+            "epsilon",
+            *may,
+        }:
             raise InvalidPolicy(f"a grant says study and epsilon, and may say {', '.join(may)}.")
         study, methods = plain["study"], plain.get("methods", list(QUERIES))
         if not isinstance(study, str) or not NAME.fullmatch(study):
@@ -62,7 +67,9 @@ class Grant:
             raise InvalidPolicy(f"epsilon of {study} is infinite: over a network there is always noise.")
         seed = plain.get("noise_seed")
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
-            raise InvalidPolicy(f"noise_seed of {study}: a whole number below 2^64; leave it out for privacy.")
+            raise InvalidPolicy(
+                f"noise_seed of {study}: a whole number below 2^64; leave it out for privacy."
+            )
         neighbours = plain.get("neighbours", "add-remove")
         try:
             terms = StudyGrant(study, schema.hash, epsilon, max_rows, neighbours, tuple(methods))
@@ -93,7 +100,9 @@ class Policy:
         plain = read_toml(path)
         keys = {"data", "schema", "journal", "lifetime_epsilon", "max_rows", "grants"}
         if unknown := sorted(plain.keys() - keys):
-            raise InvalidPolicy(f"{path}: there is no {', '.join(unknown)}; there is {', '.join(sorted(keys))}.")
+            raise InvalidPolicy(
+                f"{path}: there is no {', '.join(unknown)}; there is {', '.join(sorted(keys))}."
+            )
         for name in ("data", "schema", "journal"):
             if not isinstance(plain.get(name), str):
                 raise InvalidPolicy(f"{path}: say {name}, the name of a file.")
@@ -135,7 +144,11 @@ class Policy:
             lines.append("No study is granted anything: every question will be refused.")
         for grant in self.grants.values():
             terms = grant.terms
-            how = "any method" if set(terms.methods) == set(QUERIES) else f"the methods {', '.join(terms.methods)}"
+            how = (
+                "any method"
+                if set(terms.methods) == set(QUERIES)
+                else f"the methods {', '.join(terms.methods)}"
+            )
             lines.append(
                 f"Study {terms.study!r} may spend epsilon {_words(terms.epsilon)} (neighbours: {terms.neighbours}), "
                 f"asking by {how}."
@@ -259,3 +272,9 @@ def plain_error(error: BaseException) -> str:
         place = f"{Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
         trace = trace.tb_next
     return f"{type(error).__name__} in {place}."
+
+
+def spent_so_far(policy: Policy) -> dict[str, Fraction]:
+    """What each study has spent here; nothing is made or changed by asking."""
+    path = policy.journal / STORE
+    return Store(path, lifetime_epsilon=policy.lifetime).spent() if path.exists() else {}

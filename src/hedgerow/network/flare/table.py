@@ -61,7 +61,9 @@ def _csv_blocks(path: Path, schema: Schema) -> Iterator[Columns]:
         while rows := list(islice(lines, BLOCK)):
             for i, row in enumerate(rows):
                 if len(row) != len(header):
-                    raise InvalidTable(f"{path.name}, row {number + i}: {len(row)} fields, not {len(header)}.")
+                    raise InvalidTable(
+                        f"{path.name}, row {number + i}: {len(row)} fields, not {len(header)}."
+                    )
             yield {name: _read(readers[name], rows, place, name) for name, place in places.items()}
             number += len(rows)
 

@@ -1,0 +1,254 @@
+"""The paper's algorithms with the noise that the paper prints. NOT PRIVATE, whatever epsilon they are given.
+
+Only for redrawing the published curves: the noise is scaled by exact numbers of rows, and the noisy gain of a
+winner is used as if it were free (docs/privacy.md says what either costs). Exact counts and NumPy's noise meet
+here, as nowhere else outside `holder`; only experiments may import this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.budget import SCHEDULES
+from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.learner.coordinator import _assemble as assemble
+from hedgerow.learner.topdown import ROUNDING, Node, top_down
+from hedgerow.schema import Schema
+from hedgerow.tree import Tree
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+ROOT = 0
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The parameters of Section 4. `alpha` infinite: no noise, the baseline."""
+
+    alpha: float
+    budget: str = "decay"
+    leaf_fraction: float = 0.5
+    max_splits: int = 512
+    target_error: float = 0.1
+    min_gain: float = 0.01
+
+    def for_node(self, depth: int) -> float:
+        """alpha_l: the share of a node at this depth; the root's depth is 1."""
+        share = float(SCHEDULES[self.budget](depth, self.max_splits))
+        return self.alpha * (1 - self.leaf_fraction) * share
+
+    @property
+    def for_leaves(self) -> float:
+        """What labels the leaves."""
+        return self.alpha * self.leaf_fraction
+
+
+def selection_scale(m: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Of report-noisy-max on gains at nodes of m rows: 20 lg(m) / (alpha m); below two rows as at two."""
+    rows = np.maximum(m, 2)
+    scale: FloatArray = 20 * np.log2(rows) / (alpha * rows)
+    return scale
+
+
+def counts_scale(n_splits: NDArray[np.integer] | int, alpha: FloatArray) -> FloatArray:
+    """Of NoisyCounts' counts: 3 |H| / alpha. (The text prints |H| / (3 alpha); its proof uses this.)"""
+    scale: FloatArray = 3 * n_splits / alpha
+    return scale
+
+
+def weight_scale(n_rows: int, alpha: FloatArray) -> FloatArray:
+    """Of a node's weight, as a share of all rows: 2 / (|S| alpha_l)."""
+    return 2 / (n_rows * alpha)
+
+
+def label_scale(alpha: float) -> float:
+    """Of a leaf's class counts: 2 / alpha, report-noisy-max as Section 2 defines it, and two labels' counts."""
+    return 2 / alpha
+
+
+@dataclass(frozen=True)
+class Entities:
+    """The paper's k entities. Where only sums over entities count, their rows are kept as one table."""
+
+    tables: Sequence[GroupedRows]
+    k: int
+    rng: np.random.Generator
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the rows."""
+        return self.tables[0].schema
+
+    def noise(self, scale: FloatArray) -> FloatArray:
+        """What k entities' Laplace noise of this scale adds up to: the difference of two Gamma(k) variables."""
+        up, down = (self.rng.standard_gamma(self.k, scale.shape) for _ in range(2))
+        return scale * (up - down)
+
+    def count(self, nodes: IntArray) -> None:
+        """Have the histograms of siblings counted together: the larger one is the parent less the smaller."""
+        for rows in self.tables:
+            for _ in rows.histograms(nodes):
+                pass
+
+    def class_counts(self, nodes: IntArray) -> FloatArray:
+        """Exact class counts [node, class] over all entities."""
+        return np.sum([rows.label_counts(nodes) for rows in self.tables], axis=0).astype(np.float64)
+
+
+Chosen = tuple[IntArray, FloatArray]  # a split and its noisy gain, for each node
+PrivateSplit = Callable[[Entities, IntArray, FloatArray], Chosen]
+
+
+def single_machine(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
+    """Report-noisy-max on the gains, and the winner's noisy gain with it."""
+    [rows] = entities.tables
+    return _report_noisy_max(rows, nodes, alpha, entities.rng)
+
+
+def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
+    """Noisy cells of every split; the gains follow from them.
+
+    The paper counts cells, rows and columns of each split's table, with a third of the budget each. Here only
+    the cells are used, at the scale printed: rows and columns are sums of them.
+    """
+    [rows] = entities.tables
+    cells = rows.all_cells(nodes)
+    scale = counts_scale(cells.shape[1], alpha)
+    gains = _gains(cells + entities.noise(_spread(scale, cells)))
+    return _best(gains)
+
+
+def local_rnm(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
+    """Each entity names its best split (half of alpha); NoisyCounts decides among those named (the other half)."""
+    named = [_report_noisy_max(rows, nodes, alpha / 2, entities.rng)[0] for rows in entities.tables]
+    ballots = np.sort(np.stack(named, axis=1), axis=1)
+    is_new = np.diff(ballots, axis=1, prepend=-1) > 0
+    at = np.repeat(nodes, ballots.shape[1])
+    exact = np.sum([rows.cells(at, ballots.ravel()) for rows in entities.tables], axis=0)
+    cells = exact.reshape(*ballots.shape, 2, -1)
+    scale = counts_scale(is_new.sum(axis=1), alpha / 2)
+    gains = _gains(cells + entities.noise(_spread(scale, cells)))
+    place, gain = _best(np.where(is_new, gains, -np.inf))
+    return ballots[np.arange(len(nodes)), place], gain
+
+
+PRIVATE_SPLITS: dict[str, PrivateSplit] = {
+    "SingleMachine": single_machine,
+    "NoisyCounts": noisy_counts,
+    "LocalRNM": local_rnm,
+}
+
+
+def learn(entities: Entities, private_split: PrivateSplit, paper: Paper) -> Tree:
+    """Algorithm 1; each leaf has one row of the class that it is labelled with."""
+    study = _Study(entities, private_split, paper)
+    root = _node(ROOT, 1, 1)
+    top_down(root, study.evaluate, study.open_children, paper.max_splits)
+    study.label(list(root.leaves()))
+    return assemble(root, entities.schema)
+
+
+class _Study:
+    """The state of one tree's growth."""
+
+    def __init__(self, entities: Entities, private_split: PrivateSplit, paper: Paper) -> None:
+        self._entities = entities
+        self._private_split = private_split
+        self._paper = paper
+        self._n_rows = int(entities.class_counts(np.array([ROOT])).sum())
+        self._numbers = ROOT + 1
+
+    def evaluate(self, nodes: Sequence[Node]) -> None:
+        """Lines 9 to 14: a node's weight, its split, and whether it is pushed.
+
+        The root needs no weight. A node that is too light is never pushed, so its split is not even sought.
+        """
+        paper = self._paper
+        weights = np.ones(1) if [node.number for node in nodes] == [ROOT] else self._weigh(nodes)
+        heavy = np.flatnonzero(weights >= paper.target_error / paper.max_splits).tolist()
+        if not heavy:
+            return
+        self._entities.count(np.array([node.number for node in nodes]))
+        alpha = np.array([paper.for_node(nodes[i].depth) for i in heavy])
+        if nodes[0].number != ROOT:
+            alpha /= 2  # the other half has paid for the weight
+        numbers = np.array([nodes[i].number for i in heavy])
+        splits, gains = self._private_split(self._entities, numbers, alpha)
+        for i, split, gain in zip(heavy, splits.tolist(), gains.tolist(), strict=True):
+            nodes[i].split, nodes[i].gain = split, weights[i] * gain
+            nodes[i].wanted = gain > paper.min_gain + ROUNDING
+
+    def _weigh(self, nodes: Sequence[Node]) -> FloatArray:
+        """Noisy shares of all rows."""
+        alpha = np.array([self._paper.for_node(node.depth) for node in nodes])
+        exact = self._entities.class_counts(np.array([node.number for node in nodes])).sum(axis=1)
+        return exact / self._n_rows + self._entities.noise(weight_scale(self._n_rows, alpha))
+
+    def open_children(self, nodes: Sequence[Node]) -> None:
+        """Split nodes at every entity."""
+        children = self._numbers + np.arange(2 * len(nodes)).reshape(-1, 2)
+        self._numbers += 2 * len(nodes)
+        for rows in self._entities.tables:
+            rows.split(
+                np.array([node.number for node in nodes]), np.array([node.split for node in nodes]), children
+            )
+        for node, (left, right) in zip(nodes, children.tolist(), strict=True):
+            node.children = (
+                _node(left, 2 * node.path, node.depth + 1),
+                _node(right, 2 * node.path + 1, node.depth + 1),
+            )
+
+    def label(self, leaves: Sequence[Node]) -> None:
+        """Line 16: the class with the largest noisy count."""
+        exact = self._entities.class_counts(np.array([leaf.number for leaf in leaves]))
+        noisy = exact + self._entities.noise(np.full(exact.shape, label_scale(self._paper.for_leaves)))
+        for leaf, label in zip(leaves, noisy.argmax(axis=1).tolist(), strict=True):
+            leaf.counts = np.eye(exact.shape[1])[label]
+
+
+def _node(number: int, path: int, depth: int) -> Node:
+    nothing = np.zeros(0)
+    return Node(number, path, depth, 0, nothing, math.inf, nothing, math.inf)
+
+
+def _report_noisy_max(
+    rows: GroupedRows, nodes: IntArray, alpha: FloatArray, rng: np.random.Generator
+) -> Chosen:
+    counts = rows.label_counts(nodes).astype(np.float64)
+    m = counts.sum(axis=1)
+    gains = np.empty((len(nodes), len(rows.schema.splits)))
+    for here, histograms in rows.histograms(nodes):
+        gains[here] = rows.scores(histograms, Criterion.entropy)
+    gains += weighted_impurities(counts, Criterion.entropy)[:, None]
+    gains /= np.maximum(m, 1)[:, None]
+    gains += rng.laplace(scale=np.broadcast_to(selection_scale(m, alpha)[:, None], gains.shape))
+    return _best(gains)
+
+
+def _gains(cells: FloatArray) -> FloatArray:
+    """J of noisy cells [..., side, class]; what noise made negative counts as zero."""
+    left, right = np.maximum(cells[..., 0, :], 0), np.maximum(cells[..., 1, :], 0)
+    together = left + right
+    before, after_left, after_right = (
+        weighted_impurities(counts, Criterion.entropy) for counts in (together, left, right)
+    )
+    rows = together @ np.ones(together.shape[-1])
+    gains: FloatArray = (before - after_left - after_right) / np.maximum(rows, np.finfo(float).tiny)
+    return gains
+
+
+def _best(gains: FloatArray) -> Chosen:
+    best = gains.argmax(axis=1)
+    return best, gains[np.arange(len(gains)), best]
+
+
+def _spread(scale: FloatArray, cells: NDArray[np.integer]) -> FloatArray:
+    """A node's scale for each of its cells."""
+    return np.broadcast_to(scale.reshape(-1, *[1] * (cells.ndim - 1)), cells.shape)

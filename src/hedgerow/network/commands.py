@@ -1,0 +1,186 @@
+"""`hedgerow network ...`: a study between real data holders, without knowing FLARE.
+
+Each command is a thin layer over `network.flare`; a user's mistake ends in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hedgerow.errors import HedgerowError
+
+app = typer.Typer(help="Learn a tree between real data holders, over NVIDIA FLARE.", no_args_is_help=True)
+site_app = typer.Typer(help="What one holder does.", no_args_is_help=True)
+app.add_typer(site_app, name="site")
+console = Console()
+
+StudyFile = Annotated[Path, typer.Argument(help="The study, as all parties have agreed on it (TOML).")]
+Kits = Annotated[
+    Path | None, typer.Option(help="The folder of the kits; by default `kits` beside the study.")
+]
+Kit = Annotated[Path, typer.Argument(help="The kit of the server or of a holder.")]
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Our errors are for people; FLARE's absence too."""
+    try:
+        yield
+    except HedgerowError as error:
+        console.print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("nvflare"):
+            raise
+        console.print("The network needs NVIDIA FLARE: pip install 'hedgerow\\[network]'.")
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def provision(
+    study_file: StudyFile,
+    kits: Kits = None,
+    renew: Annotated[bool, typer.Option("--renew", help="New keys for everybody; local/ stays.")] = False,
+) -> None:
+    """Make a folder to start from for the server, the coordinator's console and each holder."""
+    with _one_sentence():
+        from hedgerow.network.flare.kits import AUTHORITY
+        from hedgerow.network.flare.kits import provision as make_kits
+        from hedgerow.network.flare.study import Study
+
+        study = Study.load(study_file)
+        folder = _kits(study_file, kits)
+        made = make_kits(study, folder, renew=renew)
+        for kit in made:
+            console.print(
+                f"{kit}: {(kit / 'README.txt').read_text(encoding='utf-8').splitlines()[0]}", soft_wrap=True
+            )
+        if not made:
+            console.print("Everybody has a kit already. (--renew makes new keys for all.)")
+        console.print(
+            f"Send each holder its folder over a safe way, and keep {folder / AUTHORITY} offline.",
+            soft_wrap=True,
+        )
+
+
+@site_app.command("check")
+def check(kit: Kit = Path()) -> None:
+    """Read policy, schema and data as the site would, and say in plain words what it is about to allow."""
+    with _one_sentence():
+        from hedgerow.network.flare.kits import check_certificate
+        from hedgerow.network.flare.site import POLICY_FILE, STORE, Policy, load_table, spent_so_far
+
+        good_until = check_certificate(kit)
+        policy = Policy.load(kit / "local" / POLICY_FILE)
+        codes, _ = load_table(policy)
+        _say(policy.explain())
+        _say(f"The data can be read: {codes.n_rows} rows (this number stays here).")
+        _say(f"The certificate of this kit is good until {good_until:%Y-%m-%d}.")
+        for study, spent in spent_so_far(policy).items():
+            _say(f"Study {study!r} has spent epsilon {float(spent):.6g} so far ({policy.journal / STORE}).")
+
+
+@app.command()
+def start(kit: Kit = Path()) -> None:
+    """Start the server or a site in the background; what it says goes to console.log in its folder."""
+    with _one_sentence():
+        from hedgerow.network.flare import kits, processes
+
+        kits.check_certificate(kit)
+        number = processes.start(kit)
+        _say(f"started process {number}; it writes to {kit / processes.CONSOLE_FILE}")
+
+
+@app.command()
+def stop(kit: Kit = Path()) -> None:
+    """Stop the server or a site; a study that was under way can be resumed."""
+    with _one_sentence():
+        from hedgerow.network.flare import processes
+
+        _say("stopped" if processes.stop(kit) else "it was not running")
+
+
+@app.command()
+def status(kit: Kit = Path()) -> None:
+    """Is the server or the site up? Exits with 1 if not."""
+    with _one_sentence():
+        from hedgerow.network.flare import processes
+
+        now = processes.status(kit)
+        if now.process is None:
+            _say("not running")
+            raise typer.Exit(1)
+        jobs = f", at work on a study ({', '.join(map(str, now.jobs))})" if now.jobs else ""
+        _say(f"running as process {now.process}{jobs}")
+
+
+@app.command()
+def learn(
+    study_file: StudyFile,
+    kits: Kits = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")] = None,
+) -> None:
+    """Learn the study's tree; goes on where it stopped if it has been begun before."""
+    with _one_sentence():
+        from hedgerow.network.flare import console as flare
+        from hedgerow.network.flare.study import Study
+
+        study = Study.load(study_file)
+        try:
+            outcome = flare.learn(study, _kits(study_file, kits), _say, lambda one: _say(describe_round(one)))
+        except KeyboardInterrupt:
+            _say(f"\nStopped. Nothing answered so far is lost: hedgerow network resume {study_file}")
+            raise typer.Exit(130) from None
+        folder = out or study_file.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("tree", "report"):
+            text = json.dumps(getattr(outcome, name), indent=1, allow_nan=False)
+            (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        _say(describe_report(outcome.report))
+        _say(f"The tree is in {folder / 'tree.json'}, the report in {folder / 'report.json'}.")
+
+
+@app.command()
+def resume(
+    study_file: StudyFile, kits: Kits = None, out: Annotated[Path | None, typer.Option()] = None
+) -> None:
+    """Go on with a study that was interrupted. What was answered before is not asked or charged again."""
+    learn(study_file, kits, out)
+
+
+def describe_round(one: dict[str, Any]) -> str:
+    """One round in one line."""
+    from_disk = f", {one['stored']} answers from disk" if one["stored"] else ""
+    spent = ", ".join(f"{holder} {epsilon}" for holder, epsilon in one["spent"].items())
+    return (
+        f"round {one['number']:3d}  {one['query']:12} {one['nodes']:4d} nodes  {one['seconds']:6.3f} s  "
+        f"{one['bytes_sent'] + one['bytes_received']:9,d} bytes{from_disk}  spent: {spent}"
+    )
+
+
+def describe_report(report: dict[str, Any]) -> str:
+    """The end of a study, for people."""
+    rounds = report["rounds"]
+    seconds = sum(one["seconds"] for one in rounds)
+    lines = [report["plan"], f"{report['traffic']}; {seconds:.2f} s in rounds."]
+    lines += [f"{holder} has spent epsilon {spent}." for holder, spent in report["spent"].items()]
+    lines += [
+        f"{holder} was lost: from {since} on the tree was grown without it; its earlier answers are in it."
+        for holder, since in report["holders_lost"].items()
+    ]
+    return "\n".join(lines)
+
+
+def _kits(study_file: Path, kits: Path | None) -> Path:
+    return study_file.resolve().parent / "kits" if kits is None else kits
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,404 @@
+"""A coordinator that tries everything, against a holder with a journal in memory and one on disk.
+
+A model of its own, a few lines of plain sums, says of each request whether it must be answered and what has been
+spent. A twin of the holder with other rows hears the same requests: what is refused, and why, must not differ.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hedgerow import Categorical, Numeric, Schema
+from hedgerow.criteria import Criterion
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk, Memory, StudyGrant
+from hedgerow.holder.store import Store, StoredStudy
+from hedgerow.messages import (
+    Answer,
+    CountCells,
+    CountLabels,
+    CountRows,
+    Grow,
+    Nominate,
+    Query,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
+from hedgerow.privacy.noise import SeededNoise
+
+SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
+N_SPLITS = len(SCHEMA.splits)
+METHODS = {"alpha": ("local", "noisy_columns", "noisy_counts"), "beta": ("local",)}
+GRANTS = {
+    name: StudyGrant(name, SCHEMA.hash, epsilon, max_rows=1000, methods=METHODS[name])
+    for name, epsilon in (("alpha", Fraction(1)), ("beta", Fraction(3, 4)))
+}
+GRANTED = {
+    "alpha": set(Query.__args__),
+    "beta": {CountRows, CountLabels, Nominate, CountCells},
+}
+LIFETIME = Fraction(5, 4)
+
+
+def table(n_rows: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    values = np.empty((n_rows, 2), dtype=object)
+    values[:, 0], values[:, 1] = rng.random(n_rows), rng.choice(["a", "b"], n_rows)
+    return encode(values, SCHEMA), encode_labels(rng.choice(["no", "yes"], n_rows), SCHEMA)
+
+
+TABLES = [table(50, 1), table(0, 2)]
+
+
+# ---- What must be true ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Account:
+    """One study, as the coordinator could reckon it: the tree that it announced, the prices that it was told."""
+
+    grant: Fraction
+    queries: set[type[Query]]
+    split: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    parent: dict[int, int | None] = field(default_factory=lambda: {0: None})
+    price: dict[int, Fraction] = field(default_factory=dict)
+    charged: dict[str, bytes] = field(default_factory=dict)
+    replies: dict[bytes, bytes] = field(default_factory=dict)
+    releases: int = 0
+
+    def spent(self, extra: Query | None = None, parent: dict[int, int | None] | None = None) -> Fraction:
+        """The largest sum of prices on the way from any node up to the root."""
+        parent = self.parent if parent is None else parent
+        price = dict(self.price)
+        for node, epsilon in zip(extra.nodes.tolist(), extra.epsilons, strict=True) if extra else ():
+            price[node] = price.get(node, Fraction(0)) + epsilon
+        sums = []
+        for node in parent:
+            total, at = Fraction(0), node
+            while at is not None:
+                total += price.get(at, 0)
+                at = parent[at]
+            sums.append(total)
+        return max(sums)
+
+    def grown(self, growth: Grow | None) -> tuple[dict[int, Any], dict[int, int | None]] | None:
+        """The tree with an announcement; None if the announcement must be refused."""
+        split, parent = dict(self.split), dict(self.parent)
+        if growth is None:
+            return split, parent
+        for node, by, (left, right) in zip(
+            growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True
+        ):
+            if self.split.get(node) == (by, left, right):
+                continue
+            if by >= N_SPLITS or node not in self.parent or node in split:
+                return None
+            if left == right or left in parent or right in parent:
+                return None
+            split[node] = (by, left, right)
+            parent[left] = parent[right] = node
+        return split, parent
+
+    def must_answer(self, request: Request, lifetime_left: Fraction | None) -> bool:
+        query, tree = request.query, self.grown(request.growth)
+        if tree is None or type(query) not in self.queries or not set(query.nodes.tolist()) <= tree[1].keys():
+            return False
+        if isinstance(query, CountCells) and max(query.splits.tolist()) >= N_SPLITS:
+            return False
+        if isinstance(query, Nominate) and query.selector == "luck":
+            return False
+        if min(query.epsilons) < Fraction(1, 2**40):
+            return False
+        spent = self.spent(query, tree[1])
+        return spent <= self.grant and (lifetime_left is None or spent <= lifetime_left)
+
+    def charge(self, request: Request, data: bytes) -> None:
+        tree = self.grown(request.growth)
+        assert tree is not None
+        self.split, self.parent = tree
+        for node, epsilon in zip(request.query.nodes.tolist(), request.query.epsilons, strict=True):
+            assert isinstance(epsilon, Fraction)
+            self.price[node] = self.price.get(node, Fraction(0)) + epsilon
+        self.releases += len(request.query.nodes)
+        self.charged[request.identifier] = data
+
+
+# ---- Everything that may be sent ------------------------------------------------------------------------------------
+
+studies = st.sampled_from(["alpha", "alpha", "beta"])
+names = st.sampled_from([f"name-{i}" for i in range(30)])
+numbers = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 9])
+prices = st.sampled_from(
+    [Fraction(1, n) for n in (64, 40, 32, 32, 16, 16, 10, 8, 8, 3)]
+    + [Fraction(1), Fraction(10**50), float("inf"), Fraction(1, 10**50)]
+)
+
+
+@st.composite
+def growths(draw: st.DrawFn) -> Grow:
+    n = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    nodes = np.array([draw(st.integers(0, 4)) for _ in range(n)])
+    splits = np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)])  # the last is not in the schema
+    return Grow(
+        nodes, splits, np.array([[draw(st.integers(1, 9)), draw(st.integers(1, 9))] for _ in range(n)])
+    )
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    n = draw(st.sampled_from([1, 1, 2, 3]))
+    nodes, epsilons = np.array([draw(numbers) for _ in range(n)]), [draw(prices) for _ in range(n)]
+    kind = draw(st.sampled_from(Query.__args__))
+    if kind is Nominate:
+        selector = draw(st.sampled_from(["permute_and_flip", "report_noisy_max", "luck"]))
+        return Nominate(nodes, [draw(st.sampled_from(Criterion)) for _ in range(n)], selector, epsilons)
+    if kind is CountCells:
+        return CountCells(nodes, np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)]), epsilons)
+    return kind(nodes, epsilons)
+
+
+TWISTS = ("none", "none", "none", "no split", "again", "another split", "swapped", "stolen", "twice")
+
+
+def twisted(account: Account, twist: str, which: int) -> Grow | None:
+    """The split of a leaf into new children, or something that looks like it."""
+    leaves = sorted(account.parent.keys() - account.split.keys())
+    inner = sorted(account.split)
+    leaf, new = leaves[which % len(leaves)], max(account.parent) + 1
+    by = which % N_SPLITS
+    if twist == "no split" or (twist in {"again", "another split", "swapped"} and not inner):
+        return None
+    nodes, splits, children = [leaf], [by], [(new, new + 1)]
+    if twist in {"again", "another split", "swapped"}:
+        nodes = [inner[which % len(inner)]]
+        by, left, right = account.split[nodes[0]]
+        splits, children = {
+            "again": ([by], [(left, right)]),
+            "another split": ([(by + 1) % N_SPLITS], [(new, new + 1)]),
+            "swapped": ([by], [(right, left)]),
+        }[twist]
+    elif twist == "stolen":
+        children = [(new, max(leaf, 1))]
+    elif twist == "twice":
+        nodes, splits, children = [leaf] * 2, [by, (by + 1) % N_SPLITS], [(new, new + 1), (new + 2, new + 3)]
+    return Grow(np.array(nodes), np.array(splits), np.array(children))
+
+
+class Interrupted(BaseException):
+    """The holder's process has ended."""
+
+
+# ---- The game -------------------------------------------------------------------------------------------------------
+
+
+class InMemory(RuleBasedStateMachine):
+    """Two studies and their twins with other rows. Journals are dictionaries that outlive their desks."""
+
+    lifetime: Fraction | None = None
+
+    @initialize()
+    def open(self) -> None:
+        self.accounts = {name: Account(grant.epsilon, GRANTED[name]) for name, grant in GRANTS.items()}
+        self.journals: dict[tuple[str, int], Any] = {}
+        self.desks: dict[tuple[str, int], Desk] = {}
+        for name in GRANTS:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        for twin, (codes, labels) in enumerate(TABLES):
+            rows = GroupedRows(codes, labels, SCHEMA)
+            journal = self.journals.setdefault((name, twin), Memory())
+            self.desks[name, twin] = GRANTS[name].desk(rows, SeededNoise(twin), journal)
+
+    def send(self, data: bytes, study: str) -> bytes:
+        """The holder's reply; the twin's must be of the same kind, and a refusal the same."""
+        first, second = (self.desks[study, twin].handle(data) for twin in range(2))
+        kinds = [type(from_bytes(reply)) for reply in (first, second)]
+        assert kinds[0] is kinds[1]
+        if kinds[0] is Refusal:
+            assert first == second
+        return first
+
+    def lifetime_left(self, study: str) -> Fraction | None:
+        if self.lifetime is None:
+            return None
+        return self.lifetime - sum(
+            account.spent() for name, account in self.accounts.items() if name != study
+        )
+
+    @rule(study=studies, name=names, growth=st.none() | growths(), query=queries())
+    def ask(self, study: str, name: str, growth: Grow | None, query: Query) -> None:
+        account, request = self.accounts[study], Request(study, name, growth, query)
+        data = to_bytes(request)
+        known, left = account.charged.get(name), self.lifetime_left(study)
+        expected = known == data if known is not None else account.must_answer(request, left)
+        reply = self.send(data, study)
+        assert isinstance(from_bytes(reply), Answer if expected else Refusal)
+        if expected and known is None:
+            account.charge(request, data)
+        if expected:
+            assert account.replies.setdefault(data, reply) == reply
+
+    @rule(
+        study=studies,
+        twist=st.sampled_from(TWISTS),
+        node=st.integers(0, 30),
+        about=st.integers(0, 30),
+        price=st.sampled_from([Fraction(1, n) for n in (64, 32, 32, 16, 16, 8, 8, 4, 2)]),
+        kind=st.sampled_from([CountRows, CountLabels]),
+    )
+    def ask_sensibly(
+        self, study: str, twist: str, node: int, about: int, price: Fraction, kind: type[CountRows]
+    ) -> None:
+        """About nodes that exist, with a split that is in order but for its twist: so that trees grow."""
+        account = self.accounts[study]
+        growth = twisted(account, twist, node)
+        tree = account.grown(growth)
+        known = sorted((tree or ({}, account.parent))[1])
+        query = kind(np.array([known[about % len(known)]]), [price])
+        self.ask(study, f"sensible-{len(account.charged)}", growth, query)
+
+    @rule(study=studies, twist=st.sampled_from(TWISTS), seed=st.integers(0, 2**32))
+    def ask_often(self, study: str, twist: str, seed: int) -> None:
+        """A dozen requests that are nearly in order."""
+        rng = np.random.default_rng(seed)
+        for i in range(12):
+            price, kind = Fraction(1, int(rng.choice([64, 16, 8]))), [CountRows, CountLabels][i % 2]
+            node, about = rng.integers(0, 30, 2).tolist()
+            self.ask_sensibly(study, twist if i == 11 else "none", node, about, price, kind)
+            self.the_account_is_what_the_coordinator_was_told()
+
+    @precondition(lambda self: any(account.replies for account in self.accounts.values()))
+    @rule(study=studies, which=st.integers(0, 1000), backwards=st.booleans())
+    def repeat(self, study: str, which: int, backwards: bool) -> None:
+        """Old requests again, one or all of them in the wrong order, also to the other study's desk."""
+        replies = list(self.accounts[study].replies.items())
+        chosen = replies[::-1] if backwards else replies[which % len(replies) :][:1] if replies else []
+        for data, reply in chosen:
+            assert self.send(data, study) == reply
+            other = from_bytes(self.send(data, "beta" if study == "alpha" else "alpha"))
+            assert isinstance(other, Refusal)
+            assert "not been granted" in other.reason
+
+    @rule(
+        study=studies,
+        addressed=st.sampled_from([None, None, "gamma", "", "ALPHA", "alpha ", "alpha\x00"]),
+        price=st.sampled_from(
+            ["0", "-1/8", "0/1", "nan", "-inf", "1e-9", "1/0", "2/16", -1, 0, 0.125, None, "1/8"]
+        ),
+        node=st.sampled_from([0, 0, 0, -1, 2**53 + 1]),
+    )
+    def forge(self, study: str, addressed: str | None, price: Any, node: int) -> None:
+        """Bytes that no honest program writes, or that are meant for somebody else."""
+        to = study if addressed is None else addressed
+        plain = msgpack.unpackb(
+            to_bytes(Request(to, "forged", None, CountRows(np.array([0]), [Fraction(1, 8)])))
+        )
+        if (to, price, node) == (study, "1/8", 0):
+            price = "0"
+        plain["query"]["epsilons"]["distinct"] = [price]
+        plain["query"]["nodes"]["int64"] = np.array([node], dtype="<i8").tobytes()
+        assert isinstance(from_bytes(self.send(msgpack.packb(plain), study)), Refusal)
+
+    @rule(study=studies)
+    def restart(self, study: str) -> None:
+        self.start(study)
+
+    @rule(
+        study=studies,
+        name=names,
+        node=st.integers(0, 9),
+        price=st.sampled_from([Fraction(1, 64), Fraction(1, 8)]),
+    )
+    def crash_before_the_answer_is_kept(self, study: str, name: str, node: int, price: Fraction) -> None:
+        """The charge stays, nothing has left; the same request is answered after a restart."""
+        account = self.accounts[study]
+        known = sorted(account.parent)
+        request = Request(study, name, None, CountRows(np.array([known[node % len(known)]]), [price]))
+        data = to_bytes(request)
+        if name in account.charged or not account.must_answer(request, self.lifetime_left(study)):
+            return
+
+        def interrupt(*_: object) -> None:
+            raise Interrupted
+
+        for twin in range(2):
+            self.journals[study, twin].answered = interrupt
+            try:
+                self.desks[study, twin].handle(data)
+            except Interrupted:
+                del self.journals[study, twin].answered
+            else:
+                raise AssertionError("the answer was not written down before it left")
+        account.charge(request, data)
+        self.start(study)
+
+    @invariant()
+    def the_account_is_what_the_coordinator_was_told(self) -> None:
+        for (name, _), desk in getattr(self, "desks", {}).items():
+            account, ledger = self.accounts[name], desk.holder.ledger
+            assert ledger.spent == account.spent() <= GRANTS[name].epsilon
+            assert len(ledger.entries) == account.releases
+            assert desk.holder._splits == account.split
+            assert desk.holder._path.keys() == account.parent.keys()
+
+    @invariant()
+    def every_row_is_at_one_leaf(self) -> None:
+        """The partition behind the account: children divide their parent's rows."""
+        for desk in getattr(self, "desks", {}).values():
+            ranges = desk.holder._rows._ranges
+            for node, (_, left, right) in desk.holder._splits.items():
+                assert ranges[node] == (ranges[left][0], ranges[right][1])
+                assert ranges[left][1] == ranges[right][0]
+
+
+class OnDisk(InMemory):
+    """The same with files; the studies of a holder share one lifetime."""
+
+    lifetime = LIFETIME
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.stores = [Store(self.folder / f"{twin}.db", lifetime_epsilon=LIFETIME) for twin in range(2)]
+        self.journals = {}
+
+    def start(self, name: str) -> None:
+        for twin, (codes, labels) in enumerate(TABLES):
+            if (name, twin) in self.journals:
+                self.journals[name, twin].close()
+            study: StoredStudy = self.stores[twin].open_study(GRANTS[name])
+            self.journals[name, twin] = study
+            self.desks[name, twin] = study.desk(GroupedRows(codes, labels, SCHEMA), SeededNoise(twin))
+
+    @invariant()
+    def the_files_say_the_same(self) -> None:
+        for store in self.stores if self.journals else []:
+            spent = store.spent()
+            assert spent == {name: account.spent() for name, account in self.accounts.items()}
+            assert sum(spent.values()) <= LIFETIME
+
+    def teardown(self) -> None:
+        for journal in self.journals.values():
+            journal.close()
+        shutil.rmtree(self.folder)
+
+
+TestInMemory = InMemory.TestCase
+TestInMemory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOnDisk = OnDisk.TestCase
+TestOnDisk.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

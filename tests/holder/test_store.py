@@ -1,0 +1,446 @@
+"""The store: spending survives everything, is shared by all studies of a data set, and is never forgotten."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hedgerow import Categorical, HedgerowError, Numeric, Schema
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.errors import InvalidStore, Refused
+from hedgerow.holder import store as store_module
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk, StudyGrant
+from hedgerow.holder.store import VERSION, Store, StoredStudy
+from hedgerow.messages import (
+    Answer,
+    CountLabels,
+    CountRows,
+    Grow,
+    Query,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
+from hedgerow.privacy.ledger import Epsilon
+from hedgerow.privacy.noise import SecureNoise, SeededNoise
+
+SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
+GRANT = StudyGrant("first", SCHEMA.hash, Fraction(1), max_rows=1000)
+SECOND = replace(GRANT, study="second")
+EIGHTH = Fraction(1, 8)
+
+
+def rows() -> GroupedRows:
+    rng = np.random.default_rng(0)
+    values = np.empty((60, 2), dtype=object)
+    values[:, 0], values[:, 1] = rng.random(60), rng.choice(["a", "b"], 60)
+    return GroupedRows(encode(values, SCHEMA), encode_labels(rng.choice(["no", "yes"], 60), SCHEMA), SCHEMA)
+
+
+def growth(node: int = 0, split: int = 1, left: int = 1, right: int = 2) -> Grow:
+    return Grow(np.array([node]), np.array([split]), np.array([[left, right]]))
+
+
+def rows_at(*nodes: int, price: Epsilon = EIGHTH) -> CountRows:
+    return CountRows(np.array(nodes), [price] * len(nodes))
+
+
+def ask(at: Desk, name: str, query: Query, grow: Grow | None = None) -> bytes:
+    return at.handle(to_bytes(Request(at.study, name, grow, query)))
+
+
+def reason(reply: bytes) -> str:
+    message = from_bytes(reply)
+    assert isinstance(message, Refusal)
+    return message.reason
+
+
+def is_answer(reply: bytes) -> bool:
+    return isinstance(from_bytes(reply), Answer)
+
+
+def state(at: Desk) -> tuple[Any, ...]:
+    holder = at.holder
+    account = (holder.ledger.to_json(), dict(holder.ledger._along), dict(holder.ledger._into))
+    return (
+        *account,
+        dict(holder._path),
+        dict(holder._splits),
+        dict(holder._asked),
+        dict(holder._rows._ranges),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holder.db"
+
+
+# ---- Restarts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_study_goes_on_where_it_stopped(path: Path) -> None:
+    """Closed and opened again before every request, it answers like a study in memory, byte for byte."""
+    undisturbed = GRANT.desk(rows(), SeededNoise(5))
+    asked: list[tuple[str, Query, Grow | None]] = [
+        ("a", rows_at(0), None),
+        ("b", CountLabels(np.array([1, 2]), [EIGHTH, EIGHTH]), growth()),
+        ("c", rows_at(1, 0), None),
+        ("d", rows_at(3, 2, 4), growth(1, 0, 3, 4)),
+        ("e", rows_at(3), growth(1, 0, 3, 4)),
+    ]
+    replies = []
+    for name, query, grow in asked:
+        with Store(path).open_study(GRANT) as study:
+            at = study.desk(rows(), SeededNoise(5))
+            assert state(at) == state(undisturbed)
+            replies.append(ask(at, name, query, grow))
+            assert replies[-1] == ask(undisturbed, name, query, grow)
+            assert is_answer(replies[-1])
+    assert Store(path).spent() == {"first": undisturbed.holder.ledger.spent}
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SecureNoise())  # stored answers need no noise
+        before = state(at)
+        assert [ask(at, *request) for request in asked] == replies
+        assert state(at) == before
+        assert "was used for another request" in reason(ask(at, "a", rows_at(0, 0)))
+
+
+def test_a_charge_without_an_answer_is_answered_later_and_not_charged_again(path: Path) -> None:
+    undisturbed = GRANT.desk(rows(), SeededNoise(5))
+    expected = [ask(undisturbed, name, rows_at(1), growth()) for name in "ab"]
+
+    class Crash(BaseException):
+        pass
+
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(5))
+
+        def crash(*_: object) -> None:
+            raise Crash
+
+        study.answered = crash  # type: ignore[method-assign]
+        with pytest.raises(Crash):
+            ask(at, "a", rows_at(1), growth())
+    assert Store(path).spent() == {"first": EIGHTH}
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(5))
+        assert at.holder.ledger.spent == EIGHTH
+        second = ask(at, "b", rows_at(1), growth())
+        assert [ask(at, "a", rows_at(1), growth()), second] == expected
+    assert Store(path).spent() == {"first": 2 * EIGHTH}
+
+
+def test_a_study_keeps_its_terms(path: Path) -> None:
+    with Store(path).open_study(GRANT):
+        pass
+    for changes in (
+        {"epsilon": Fraction(2)},
+        {"schema": "0" * 64},
+        {"neighbours": "replace"},
+        {"max_rows": 10},
+        {"methods": ("local",)},
+    ):
+        with pytest.raises(Refused, match="was begun with other terms"):
+            Store(path).open_study(replace(GRANT, **changes))  # type: ignore[arg-type]
+    with Store(path).open_study(GRANT) as study:  # a refusal leaves no lock behind
+        assert is_answer(ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0)))
+
+
+def test_fractions_are_kept_exactly(path: Path) -> None:
+    price = Fraction(10**40 + 1, 3 * 10**40 + 1)
+    with Store(path).open_study(GRANT) as study:
+        ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0, price=price))
+    assert Store(path).spent() == {"first": price}
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT spent FROM studies").fetchall() == [(str(price),)]
+    database.close()
+
+
+# ---- One lifetime ---------------------------------------------------------------------------------------------------
+
+
+def test_studies_share_one_lifetime(path: Path) -> None:
+    store = Store(path, lifetime_epsilon=Fraction(3, 2))
+    with store.open_study(GRANT) as first, store.open_study(SECOND) as second:
+        one, two = first.desk(rows(), SeededNoise(1)), second.desk(rows(), SeededNoise(2))
+        assert is_answer(ask(one, "a", rows_at(0, price=Fraction(1))))
+        assert is_answer(ask(two, "a", rows_at(0, price=Fraction(1, 4))))
+        before = state(two)
+        for price in (Fraction(1, 4) + Fraction(1, 10**30), Fraction(1, 2), Fraction(3, 4)):
+            refusal = reason(ask(two, "b", rows_at(0, price=price), growth()))
+            assert "for all studies together is spent" in refusal
+            assert "first" not in refusal  # one coordinator does not hear of the other's study
+        assert state(two) == before
+        assert store.spent() == {"first": 1, "second": Fraction(1, 4)}
+        assert is_answer(
+            ask(two, "b", rows_at(0, price=Fraction(1, 4)), growth())
+        )  # the refused name is free
+        assert "above the granted" in reason(ask(one, "c", rows_at(0, price=EIGHTH)))
+    assert sum(store.spent().values()) == Fraction(3, 2)
+
+
+def test_parts_of_the_rows_share_what_a_row_can_have_paid(path: Path) -> None:
+    """A study counts with its most expensive path, not with the sum of all that it asked."""
+    store = Store(path, lifetime_epsilon=Fraction(1, 4))
+    with store.open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(1))
+        assert is_answer(ask(at, "a", rows_at(1, 2, price=Fraction(1, 4)), growth()))
+        assert "all studies" in reason(ask(at, "b", rows_at(1, price=Fraction(1, 100))))
+    assert store.spent() == {"first": Fraction(1, 4)}
+
+
+def test_opening_a_study_again_spends_nothing_of_the_lifetime(path: Path) -> None:
+    store = Store(path, lifetime_epsilon=Fraction(1))
+    with store.open_study(GRANT) as study:
+        answer = ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0, price=Fraction(1)))
+    for _ in range(3):
+        with store.open_study(GRANT) as study:
+            assert ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0, price=Fraction(1))) == answer
+    with Store(path, lifetime_epsilon=Fraction(1, 2)).open_study(
+        GRANT
+    ) as study:  # also when it has been lowered
+        at = study.desk(rows(), SeededNoise(1))
+        assert ask(at, "a", rows_at(0, price=Fraction(1))) == answer
+    assert store.spent() == {"first": 1}
+
+
+def serve(path: Path, study: str, replies: Any) -> None:
+    """In a process of its own: ask for an eighth until it is refused."""
+    with Store(path, lifetime_epsilon=Fraction(1)).open_study(replace(GRANT, study=study)) as opened:
+        at = opened.desk(rows(), SeededNoise(1))
+        accepted = 0
+        while is_answer(ask(at, f"round-{accepted}", rows_at(0, price=Fraction(1, 40)))):
+            accepted += 1
+    replies.put((study, accepted))
+
+
+def test_processes_that_race_for_the_lifetime_share_it(path: Path) -> None:
+    """Four processes begin at once with no file there; together they spend what there is, and no more."""
+    context = multiprocessing.get_context("spawn")
+    replies = context.Queue()
+    processes = [context.Process(target=serve, args=(path, f"study-{i}", replies)) for i in range(4)]
+    for process in processes:
+        process.start()
+    accepted = dict(replies.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    spent = Store(path).spent()
+    assert spent == {study: Fraction(n, 40) for study, n in accepted.items()}
+    assert sum(spent.values()) == 1
+
+
+# ---- One process a study --------------------------------------------------------------------------------------------
+
+
+def test_a_study_is_open_once(path: Path) -> None:
+    store = Store(path)
+    with store.open_study(GRANT):
+        for other in (store, Store(path)):
+            with pytest.raises(Refused, match="'first' is open already"):
+                other.open_study(GRANT)
+        with store.open_study(SECOND):
+            pass
+    with store.open_study(GRANT):
+        pass
+
+
+HOLD = """
+import sys
+from hedgerow.holder.desk import StudyGrant
+from hedgerow.holder.store import Store
+from fractions import Fraction
+study = Store(sys.argv[1]).open_study(StudyGrant("first", sys.argv[2], Fraction(1), max_rows=1000))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_lock(path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(path), SCHEMA.hash]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(Refused, match="in another process"):
+            Store(path).open_study(GRANT)
+        process.kill()
+        process.wait()
+    with Store(path).open_study(GRANT) as study:
+        assert is_answer(ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0)))
+
+
+def test_two_writers_without_a_lock_cannot_spend_behind_each_others_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody may delete the lock's file; then the one who has not seen the last request is refused."""
+    monkeypatch.setattr(store_module, "_lock", lambda *_: sqlite3.connect(":memory:"))
+    caplog.set_level(logging.CRITICAL)
+    first, second = (Store(path).open_study(GRANT) for _ in range(2))
+    one, two = (study.desk(rows(), SeededNoise(seed)) for seed, study in enumerate((first, second)))
+    answer = ask(one, "a", rows_at(0))
+    assert is_answer(answer)
+    assert "cannot write" in reason(ask(two, "b", rows_at(0)))
+    assert Store(path).spent() == {"first": EIGHTH}
+    assert two.holder.ledger.spent == 0
+    assert ask(two, "a", rows_at(0)) == answer  # what is stored may be repeated by anybody
+    for study in (first, second):
+        study.close()
+
+
+def test_an_answer_is_never_written_over(path: Path) -> None:
+    with Store(path).open_study(GRANT) as study:
+        ask(study.desk(rows(), SeededNoise(1)), "a", rows_at(0))
+        for name in ("a", "unknown"):
+            with pytest.raises(InvalidStore, match="another process"):
+                study.answered(name, b"other")
+        found = study.find("a")
+        assert found is not None
+        assert found[1] is not None
+        assert is_answer(found[1])
+
+
+# ---- Disks and files ------------------------------------------------------------------------------------------------
+
+
+def test_commits_wait_for_the_disk(path: Path) -> None:
+    with Store(path).open_study(GRANT) as study:
+        assert study._database.all("PRAGMA journal_mode") == [("wal",)]
+        assert study._database.all("PRAGMA synchronous") == [(2,)]
+
+
+def test_a_full_disk_refuses_and_charges_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(1))
+        [[pages]] = study._database.all("PRAGMA page_count")
+        study._database.all(f"PRAGMA max_page_count = {pages}")
+        long = CountRows(np.zeros(1000, dtype=np.int64), [Fraction(1, 10**4)] * 1000)
+        before = state(at)
+        assert "cannot write" in reason(ask(at, "a", long, growth()))
+        assert state(at) == before
+        assert Store(path).spent() == {"first": 0}
+        study._database.all("PRAGMA max_page_count = 100000")
+        assert is_answer(ask(at, "a", long, growth()))
+
+
+def foreign(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE patients (name TEXT)")
+    database.close()
+
+
+def newer(path: Path) -> None:
+    Store(path)
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        foreign,
+        newer,
+        lambda path: path.write_bytes(b"not a database, but long enough to be one" * 100),
+        lambda path: path.write_text("x"),
+        lambda path: path.touch(),
+        lambda path: path.mkdir(),
+    ],
+    ids=["another program's", "a newer version's", "no database", "a letter", "empty", "a folder"],
+)
+def test_a_foreign_file_is_refused_and_left_as_it_was(path: Path, make: Any) -> None:
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    for _ in range(2):
+        with pytest.raises(InvalidStore, match="store of"):
+            Store(path)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def fill(path: Path) -> Fraction:
+    """A store with a study of many requests, all in one file."""
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(1))
+        ask(at, "first", rows_at(1, 2), growth())
+        for i in range(20):
+            assert is_answer(ask(at, f"round-{i}", rows_at(0, 2, price=Fraction(1, 100))))
+        return Fraction(at.holder.ledger.spent)
+
+
+def open_damaged(path: Path) -> Fraction | None:
+    """What the study has spent, as far as the file says; None if it is refused."""
+    try:
+        with Store(path).open_study(GRANT) as study:
+            return Fraction(study.desk(rows(), SeededNoise(1)).holder.ledger.spent)
+    except HedgerowError:
+        return None
+
+
+def test_a_damaged_file_never_understates_what_was_spent(path: Path) -> None:
+    """A changed byte is found, or it does not touch the account; never anything but our own error."""
+    spent = fill(path)
+    whole = path.read_bytes()
+    assert open_damaged(path) == spent
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        place = int(rng.integers(len(whole)))
+        damaged[place] ^= int(rng.integers(1, 256))
+        for beside in path.parent.iterdir():
+            beside.unlink()
+        path.write_bytes(damaged)
+        after = open_damaged(path)
+        assert after is None or after == spent, place
+        found += after is None
+    assert found > 20
+
+
+def test_there_is_no_store_where_there_is_no_folder(path: Path) -> None:
+    with pytest.raises(InvalidStore, match="can be no store"):
+        Store(path / "deeper")
+
+
+@pytest.mark.parametrize("kept", [0, 0.01, 0.1, 0.5, 0.9])
+def test_a_file_that_was_cut_short_is_refused(path: Path, kept: float) -> None:
+    fill(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    assert open_damaged(path) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE studies SET spent = '1/10'",
+        "DELETE FROM requests WHERE place = 20",
+        "DELETE FROM requests",
+        "UPDATE requests SET request = x'00' WHERE place = 3",
+    ],
+)
+def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path, change: str) -> None:
+    fill(path)
+    with sqlite3.connect(path) as database:
+        database.execute(change)
+    database.close()
+    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed"):
+        Store(path).open_study(GRANT).desk(rows(), SeededNoise(1))
+
+
+def test_a_lifetime_is_positive(path: Path) -> None:
+    with pytest.raises(ValueError, match="lifetime_epsilon"):
+        Store(path, lifetime_epsilon=Fraction(0))
+    assert isinstance(Store(path).open_study(GRANT), StoredStudy)

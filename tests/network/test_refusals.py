@@ -1,0 +1,211 @@
+"""What a site does not do: take code, unlisted classes, foreign studies or dishonest questions."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hedgerow import Categorical, Schema
+from hedgerow.cli import app
+
+from .conftest import HOLDERS, Federation, until
+
+pytestmark = pytest.mark.network
+
+NOT_HERE = "does not take part"
+
+
+def submit(federation: Federation, folder: Path, seconds: float = 60) -> str:
+    """Run a job to its end and return its status."""
+    from hedgerow.network.flare import console
+
+    with console.session(federation.kits) as flare:
+        console.wait_for_holders(flare, federation.study, lambda _: None)
+        job = flare.submit_job(str(folder))
+        status = ""
+
+        def ended() -> bool:
+            nonlocal status
+            status = str(flare.get_job_meta(job)["status"])
+            return status.startswith("FINISHED")
+
+        until(ended, seconds)
+        return status
+
+
+def test_a_study_without_a_grant_learns_nothing_and_only_the_site_says_why(federation: Federation):
+    from hedgerow.network.flare.console import StudyInterrupted
+
+    study = replace(federation.study, name="not-granted")
+    before = len(federation.console_text("lake"))
+    with pytest.raises(StudyInterrupted, match=NOT_HERE) as error:
+        federation.learn(study)
+    assert "has no grant" not in str(error.value)
+    assert "study 'not-granted' has no grant" in federation.console_text("lake")[before:]
+    assert "has no grant" not in federation.console_text("server")
+    assert all(federation.journal(holder, "not-granted") == [] for holder in HOLDERS)
+
+
+def test_another_schema_is_refused_and_only_the_site_says_why(federation: Federation):
+    from hedgerow.network.flare.console import StudyInterrupted
+
+    other = Schema([Categorical("sex", ["female", "male"])], label="malaria", classes=["no", "yes"])
+    study = replace(federation.new_study("other-schema"), schema=other)
+    before = len(federation.console_text("lake"))
+    with pytest.raises(StudyInterrupted, match=NOT_HERE):
+        federation.learn(study)
+    assert "means another schema" in federation.console_text("lake")[before:]
+    assert "means another schema" not in federation.console_text("server")
+
+
+def test_a_method_that_is_not_granted_is_refused(federation: Federation):
+    from hedgerow.network.flare.console import StudyInterrupted
+
+    study = federation.new_study("only-local", method="noisy_counts")
+    federation.grants["only-local"] |= {"methods": ["local"]}
+    for holder in HOLDERS:
+        federation.write_policy(holder)
+    with pytest.raises(StudyInterrupted, match="CountSplits is not among the queries granted"):
+        federation.learn(study)
+
+
+def test_a_site_does_not_take_a_job_with_code(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare.console import write_job
+
+    study = federation.new_study("with-code")
+    job = write_job(study, tmp_path)
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    name_executor(job, "evil.Executor")
+    assert "COMPLETED" not in submit(federation, job)
+    for holder in HOLDERS:  # by the sites: this server would have let it pass
+        assert f"{holder}: NVFLARE_ERROR: BYOC not permitted" in federation.console_text("server")
+    assert not (tmp_path / "ran").exists()
+
+
+def name_executor(job: Path, path: str) -> None:
+    client = job / "app" / "config" / "config_fed_client.json"
+    plain = json.loads(client.read_text())
+    plain["executors"][0]["executor"] = {"path": path, "args": {}}
+    client.write_text(json.dumps(plain))
+
+
+def test_a_site_does_not_build_a_class_that_it_has_not_listed(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare.console import write_job
+
+    study = federation.new_study("unlisted")
+    job = write_job(study, tmp_path)
+    name_executor(job, "nvflare.app_common.np.np_trainer.NPTrainer")
+    before = len(federation.console_text("lake"))
+    assert "COMPLETED" not in submit(federation, job, 90)
+    assert "is not in allow_list" in federation.console_text("lake")[before:]
+
+
+def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare.console import write_job
+
+    study = federation.new_study("malicious", grant=0.2, holders=("hill",))
+    job = write_job(study, tmp_path)
+    out = tmp_path / "replies.json"
+    server = job / "app" / "config" / "config_fed_server.json"
+    server.write_text(
+        json.dumps(
+            {
+                "format_version": 2,
+                "workflows": [
+                    {
+                        "id": "study",
+                        "path": "malicious.MaliciousController",
+                        "args": {
+                            "study": study.name,
+                            "schema": study.schema.hash,
+                            "holder": "hill",
+                            "out": str(out),
+                        },
+                    }
+                ],
+            }
+        )
+    )
+    process = federation.process_of("hill")
+    assert "COMPLETED" in submit(federation, job, 120)
+    told = json.loads(out.read_text())
+    many = told.pop("many at once")
+    assert told["fine"].startswith("answered")
+    assert told["fine again"] == told["fine"]
+    last = told.pop("at last an honest question")
+    for name in told.keys() - {"fine", "fine again", "hello nobody"}:
+        assert told[name].startswith("refused"), (name, told[name])
+    assert "refusal" in told["hello nobody"]
+    # 0.2 was granted, 1/1000 spent: nineteen of the twenty questions of 1/100 fit.
+    assert sum(reply.startswith("answered") for reply in many) == 19
+    assert last.startswith("refused")
+    assert federation.spent("hill", study.name) == pytest.approx(0.191)
+    assert federation.process_of("hill") == process
+    honest = federation.new_study("after-malicious")
+    assert federation.learn(honest).tree == federation.reference(honest)
+
+
+def test_a_certificate_of_another_project_is_refused(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare import kits
+
+    kits.provision(replace(federation.study, name="elsewhere", holders=("mallory",)), tmp_path / "kits")
+    kit = tmp_path / "kits" / "mallory"
+    assert_kept_out(federation, kit)
+    assert "certificate" in (kit / "console.log").read_text(errors="replace").lower()
+
+
+def test_an_expired_certificate_is_refused(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare import kits
+
+    # A kit of this very network, made anew from its authority, whose certificate ended yesterday.
+    kits.provision(replace(federation.study, holders=(*HOLDERS, "late")), federation.kits)
+    kit = federation.kits / "late"
+    expire(kit / "startup", next(federation.kits.glob("authority/*/state/cert.json")))
+    assert_kept_out(federation, kit)
+    said = CliRunner().invoke(app, ["network", "site", "check", str(kit)])
+    assert said.exit_code == 1
+    assert "the certificate is good from" in said.output
+    assert "not today" in said.output
+
+
+def expire(startup: Path, state: Path) -> None:
+    """Sign the kit's public key again, for a time that is over."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    root = json.loads(state.read_text())
+    key = serialization.load_pem_private_key(root["root_pri_key"].encode(), password=None)
+    old = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+    builder = x509.CertificateBuilder(
+        issuer_name=old.issuer,
+        subject_name=old.subject,
+        public_key=old.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=datetime.now(UTC) - timedelta(days=9),
+        not_valid_after=datetime.now(UTC) - timedelta(days=1),
+        extensions=list(old.extensions),
+    )
+    new = builder.sign(key, hashes.SHA256())
+    (startup / "client.crt").write_bytes(new.public_bytes(serialization.Encoding.PEM))
+
+
+def assert_kept_out(federation: Federation, kit: Path) -> None:
+    from hedgerow.network.flare import console, processes
+
+    processes.start(kit)
+    try:
+        text = kit / "console.log"
+        until(lambda: "registered aux handler" in text.read_text(errors="replace"), 40)
+        time.sleep(8)  # a site that is let in is in after two
+        with console.session(federation.kits) as flare:
+            assert kit.name not in console.connected(flare)
+    finally:
+        processes.stop(kit)
