@@ -77,7 +77,8 @@ def test_local_rnm_spends_half_on_names_and_half_on_counts(tiny_data):
     for scale in names:
         np.testing.assert_allclose(scale, 20 * math.log2(m) / (0.125 * m))
     named = {
-        int(single_machine(Quiet([rows], 1, Recorder()), NODE, np.array([0.25]))[0][0]) for rows in four.tables
+        int(single_machine(Quiet([rows], 1, Recorder()), NODE, np.array([0.25]))[0][0])
+        for rows in four.tables
     }
     np.testing.assert_allclose(counts, 3 * len(named) / 0.125)
 
@@ -142,9 +143,7 @@ def test_every_step_of_a_baseline_is_as_good_as_scikit_learns(make, algorithm):
     rows = np.repeat(np.arange(len(data.labels)), data.times)
     codes, labels = take(data.codes, rows), data.labels[rows]
     alone = Entities([GroupedRows(codes, labels, data.schema)], 4, np.random.default_rng(0))
-    tree = learn(
-        alone, as_printed.PRIVATE_SPLITS[algorithm], Paper(math.inf, target_error=0.0, min_gain=0.0)
-    )
+    tree = learn(alone, as_printed.PRIVATE_SPLITS[algorithm], Paper(math.inf, target_error=0.0, min_gain=0.0))
     counts = np.zeros((tree.n_nodes, 2))
     np.add.at(counts, (tree.apply(codes), labels), 1)
     for node in reversed(range(tree.n_nodes)):

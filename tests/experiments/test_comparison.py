@@ -24,9 +24,12 @@ def test_rows_are_clipped_numbers_and_category_numbers():
     assert plain.train.shape == (480, 3)
     assert plain.test.shape == (120, 3)
     assert set(np.unique(plain.train[:, 2])) == {0.0, 1.0, 2.0, 3.0}  # "d" is other
-    hot, (low, high) = _other_libraries.one_hot(plain.train, plain.columns)
+    hot, (low, high) = _other_libraries.expand(plain.train, plain.columns, one_hot=True)
     assert hot.shape == (480, 2 + 4)
     assert ((low <= hot) & (hot <= high)).all()
+    numbers, (low, high) = _other_libraries.expand(plain.train, plain.columns, one_hot=False)
+    np.testing.assert_array_equal(numbers, plain.train)
+    assert ((low <= numbers) & (numbers <= high)).all()
 
 
 def test_a_comparison_writes_table_and_plot_and_says_what_is_left_out(tmp_path, monkeypatch):

@@ -24,15 +24,21 @@ def study(tmp_path_factory):
     return out
 
 
-def test_every_figure_is_written_twice(study):
-    written = draw_all(study)
+@pytest.fixture(scope="module")
+def written(study):
+    return draw_all(study)
+
+
+def test_every_figure_is_written_twice(written):
     names = ("figure1", "figure2", "figure2-more", "figure3", "figure3-training")
-    assert {p.name for p in written} == {f"{n}-{v}.{k}" for n in names for v in VERSIONS for k in ("png", "svg")}
+    assert {p.name for p in written} == {
+        f"{n}-{v}.{k}" for n in names for v in VERSIONS for k in ("png", "svg")
+    }
     assert all(path.stat().st_size > 5_000 for path in written)
 
 
+@pytest.mark.usefixtures("written")
 def test_plots_say_what_is_not_private_and_what_is_a_sample(study):
-    draw_all(study)
     for version in VERSIONS:
         text = (study / f"figure2-{version}.svg").read_text()
         assert ("NOT PRIVATE" in text) == (version == "as_printed")
@@ -47,18 +53,18 @@ def test_means_count_the_runs(study):
     assert not mean.isna().any().any()
 
 
-def test_the_report_has_every_statement_and_keeps_what_was_written_by_hand(study):
+def test_the_report_has_every_statement_and_keeps_what_was_written_by_hand(study, written):
     page = study.with_suffix(".md")
-    page.write_text(f"# By hand\n\n{statements.BEGIN}\nold\n{statements.END}\n\nThe end.\n")
-    write_report(study, draw_all(study))
+    page.write_text(f"# By hand\n\n{statements.BEGIN}\nfound before\n{statements.END}\n\nThe end.\n")
+    write_report(study, written)
     text = page.read_text()
     assert text.startswith("# By hand\n")
     assert text.endswith("\nThe end.\n")
-    assert "old" not in text
+    assert "found before" not in text
     assert f"{len(cells()):,} trees, 2 runs" in text
     for statement in STATEMENTS:
         assert f"| {statement.source} | {statement.text} |" in text
-    write_report(study, draw_all(study))
+    write_report(study, written)
     assert page.read_text() == text
 
 

@@ -12,49 +12,51 @@ import joblib
 import numpy as np
 import pytest
 import tiny_study
-from tiny_study import cells, tiny
+from tiny_study import tiny
 
 from hedgerow.experiments.runner import CSV, finished_cells, reproduce, share, shared, sort
+
+CELLS = tiny_study.cells([2])
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed")
-    reproduce(cells(), out, jobs=1, source=tiny)
+    reproduce(CELLS, out, jobs=1, source=tiny)
     return out
 
 
 def test_every_cell_is_written_once(undisturbed):
     lines = (undisturbed / CSV).read_text().splitlines()
-    assert len(lines) == 1 + len(cells())
-    assert finished_cells(undisturbed / CSV) == set(cells())
+    assert len(lines) == 1 + len(CELLS)
+    assert finished_cells(undisturbed / CSV) == set(CELLS)
 
 
 def test_killing_the_runner_and_starting_again_gives_the_same_csv(undisturbed, tmp_path):
     command = [sys.executable, tiny_study.__file__, os.fspath(tmp_path)]
     path = tmp_path / CSV
-    for upto in (1, len(cells()) // 2):
+    for upto in (1, len(CELLS) // 2):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") <= upto):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert len(finished_cells(path)) < len(cells())
-    reproduce(cells(), tmp_path, jobs=1, source=tiny)
+        assert len(finished_cells(path)) < len(CELLS)
+    reproduce(CELLS, tmp_path, jobs=1, source=tiny)
     assert path.read_bytes() == (undisturbed / CSV).read_bytes()
 
 
-@pytest.mark.parametrize("kept", [0, 5, 200, 2_000, -1, -40])
+@pytest.mark.parametrize("kept", [0, 5, 2_000, -1])
 def test_a_csv_cut_anywhere_is_completed(undisturbed, tmp_path, kept):
     whole = (undisturbed / CSV).read_bytes()
     (tmp_path / CSV).write_bytes(whole[:kept])
-    reproduce(cells(), tmp_path, jobs=1, source=tiny)
+    reproduce(CELLS, tmp_path, jobs=1, source=tiny)
     assert (tmp_path / CSV).read_bytes() == whole
 
 
 def test_a_finished_study_is_left_as_it_is(undisturbed):
     before = (undisturbed / CSV).stat().st_mtime_ns
-    reproduce(cells(), undisturbed, jobs=1, source=tiny)
+    reproduce(CELLS, undisturbed, jobs=1, source=tiny)
     assert (undisturbed / CSV).stat().st_mtime_ns == before
 
 
@@ -66,20 +68,22 @@ def test_the_order_in_which_cells_finish_does_not_show(undisturbed, tmp_path):
 
 
 def test_two_processes_give_the_same_csv(undisturbed, tmp_path):
-    reproduce(cells()[:40], tmp_path, jobs=2, source=tiny)
+    reproduce(CELLS[::2], tmp_path, jobs=2, source=tiny)
     lines = (tmp_path / CSV).read_text().splitlines()
     assert set(lines) <= set((undisturbed / CSV).read_text().splitlines())
-    assert len(lines) == 41
+    assert len(lines) == 1 + len(CELLS[::2])
 
 
 def test_dask_gives_the_same_csv(undisturbed, tmp_path):
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    )
     with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        reproduce(cells()[:40], tmp_path, jobs=-1, source=tiny)
+        reproduce(CELLS[::2], tmp_path, jobs=-1, source=tiny)
     lines = (tmp_path / CSV).read_text().splitlines()
     assert set(lines) <= set((undisturbed / CSV).read_text().splitlines())
-    assert len(lines) == 41
+    assert len(lines) == 1 + len(CELLS[::2])
 
 
 def test_shared_codes_are_the_same_and_mapped(tiny_data, tmp_path):

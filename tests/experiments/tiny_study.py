@@ -19,7 +19,9 @@ SCHEMA = Schema(
     label="ill",
     classes=["no", "yes"],
 )
-GRID = Grid(alphas=(1.0, 64.0), leaf_fractions=(0.1, 0.5, 0.9), leaf_alphas=(1.0,), train_fractions=(0.1, 1.0))
+GRID = Grid(
+    alphas=(1.0, 64.0), leaf_fractions=(0.1, 0.5, 0.9), leaf_alphas=(1.0,), train_fractions=(0.1, 1.0)
+)
 RUNS = 2
 
 
@@ -35,7 +37,9 @@ def made_up(name: str, n_rows: int = 600) -> Dataset:
     ill = (table.age > 60) ^ ((table.dose < 0.3) & (table.ward == "a")) ^ (rng.random(n_rows) < 0.1)
     rows = np.arange(n_rows)
     labels = np.where(ill, "yes", "no")
-    return Dataset(name, table, labels, SCHEMA, rows[n_rows // 5 :], rows[: n_rows // 5], "samples only: made up")
+    return Dataset(
+        name, table, labels, SCHEMA, rows[n_rows // 5 :], rows[: n_rows // 5], "samples only: made up"
+    )
 
 
 def tiny(name: str) -> tuple[Encoded, str]:
@@ -43,9 +47,9 @@ def tiny(name: str) -> tuple[Encoded, str]:
     return Encoded.of(dataset), dataset.note
 
 
-def cells():
-    return cells_of(FIGURES, ["tiny"], VERSIONS, RUNS, GRID)
+def cells(figures=FIGURES):
+    return cells_of(figures, ["tiny"], VERSIONS, RUNS, GRID)
 
 
 if __name__ == "__main__":
-    reproduce(cells(), Path(sys.argv[1]), jobs=1, source=tiny)
+    reproduce(cells([2]), Path(sys.argv[1]), jobs=1, source=tiny)

@@ -11,7 +11,8 @@ import pytest
 from hedgerow import Numeric, PrivateTreeClassifier, Schema
 from hedgerow.budget import Adaptive, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
-from hedgerow.errors import HedgerowError
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
 
@@ -76,3 +77,28 @@ def test_no_plan_spends_more_than_epsilon(method, budget, neighbours):
     )
     model.fit(table, (table[:, 0] + table[:, 1] > 1).astype(int))
     assert 0 < model.ledger_.spent <= 2
+
+
+@pytest.mark.parametrize("leaf_fraction", [0.01, 0.5, 0.97, 0.999])
+@pytest.mark.parametrize("method", ["auto", "paper"])
+def test_any_leaf_fraction_leaves_something_for_the_rest(leaf_fraction, method):
+    table = np.random.default_rng(2).random((500, 4))
+    model = PrivateTreeClassifier(
+        schema=schema(),
+        epsilon=1.0,
+        method=method,
+        budget="uniform",
+        leaf_fraction=leaf_fraction,
+        random_state=2,
+    )
+    model.fit(table, (table[:, 0] > 0.5).astype(int))
+    assert 0 < model.ledger_.spent <= 1
+
+
+def test_holders_that_share_a_row_are_refused():
+    table = np.random.default_rng(3).random((50, 4))
+    codes, labels = encode(table, schema()), encode_labels(np.arange(50) % 2, schema())
+    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, random_state=0)
+    for dealt in ([[0, 1], [1, 2]], [[0, 0], [1]], [[0], [50]], [[-1], [0]]):
+        with pytest.raises(InvalidTable, match="row number"):
+            model.fit_codes(codes, labels, [np.array(rows) for rows in dealt])

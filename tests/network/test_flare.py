@@ -101,8 +101,10 @@ def test_a_study_may_go_on_without_a_lost_holder(federation: Federation):
     study = federation.new_study("continued", when_a_holder_is_lost="continue", answer_seconds=15.0)
     command = federation.learn_beside(study)
     job = federation.freeze("city", study.name, after=4)
+    os.kill(federation.process_of("city"), signal.SIGKILL)
     os.kill(job, signal.SIGKILL)
     said, _ = command.communicate(timeout=150)
+    federation.start("city")
     assert command.returncode == 0, said
     report = federation.learned_report(study)
     [(lost, since)] = report["holders_lost"].items()
