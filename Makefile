@@ -3,13 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy format clean
+.PHONY: demo network-demo test test-network check bench accuracy format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
 
+# A server and four hospitals as real processes on this machine, with mutual TLS.
+network-demo: $(VENV)/.network
+	$(BIN)/hedgerow network demo
+
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# Real processes on loopback, some of them killed; about seven minutes.
+test-network: $(VENV)/.test $(VENV)/.network
+	$(BIN)/python -m pytest tests/network -m network
 
 check: $(VENV)/.check
 	$(BIN)/ruff check
@@ -38,6 +46,6 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.test $(VENV)/.check $(VENV)/.bench $(VENV)/.experiments: $(VENV)/.%: $(BIN)/python pyproject.toml
+$(VENV)/.test $(VENV)/.check $(VENV)/.bench $(VENV)/.experiments $(VENV)/.network: $(VENV)/.%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@

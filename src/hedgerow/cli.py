@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from hedgerow.errors import HedgerowError
 from hedgerow.network.commands import app as network_app
 
 app = typer.Typer(help="Differentially private decision trees.", no_args_is_help=True, add_completion=False)
@@ -95,7 +98,21 @@ def audit(
     raise typer.Exit(code=1 if alarms else 0)
 
 
+@contextmanager
+def _experiment() -> Iterator[None]:
+    """End in one sentence where data, or a library that only experiments need, is missing."""
+    try:
+        yield
+    except HedgerowError as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(code=1) from None
+    except ModuleNotFoundError as error:
+        console.print(f"{error}; install hedgerow[experiments].", markup=False)
+        raise typer.Exit(code=1) from None
+
+
 @app.command()
+@_experiment()
 def reproduce(
     figure: Annotated[list[int] | None, typer.Option(min=1, max=3, help="1, 2 or 3; all by default.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="A data set; all seven by default.")] = None,
@@ -137,6 +154,7 @@ def reproduce(
 
 
 @app.command()
+@_experiment()
 def compare(
     dataset: Annotated[list[str] | None, typer.Option(help="A data set; five by default.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Seeds of each private model.")] = 10,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from test_parity_with_sklearn import Distinct, few_rows, impurity, mixed, potent
 
 from hedgerow import PrivateTreeClassifier
 from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.datasets import load
 from hedgerow.experiments import as_printed
+from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.as_printed import Entities, Paper, learn, local_rnm, noisy_counts, single_machine
 from hedgerow.experiments.cells import ALGORITHMS, NO_NOISE, Cell
 from hedgerow.experiments.versions import CORRECTED, Rows, learn_as_printed, learn_corrected
@@ -164,3 +167,14 @@ def test_every_step_of_a_baseline_is_as_good_as_scikit_learns(make, algorithm):
 
 def test_each_algorithm_has_a_corrected_version():
     assert set(CORRECTED) == set(as_printed.PRIVATE_SPLITS) == set(ALGORITHMS)
+
+
+def test_the_baseline_on_adult_is_the_plain_tree(data_folder):
+    data = Encoded.of(load("adult", folder=data_folder, download=False))
+    chosen = replace(cell("as_printed", "SingleMachine"), dataset="adult")
+    rows = Rows.of(data, chosen)
+    plain = PrivateTreeClassifier(
+        schema=data.schema, epsilon=math.inf, criterion="entropy", target_error=0.1, min_gain=0.01
+    ).fit_codes(*data.train)
+    assert structure(learn_as_printed(chosen, rows)) == structure(plain.tree_)
+    assert plain.tree_.n_splits == 512

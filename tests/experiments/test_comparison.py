@@ -9,13 +9,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+
+pytest.importorskip("lightgbm")
+pytest.importorskip("matplotlib")
+
 from rich.console import Console
 from tiny_study import made_up
 
 from hedgerow.experiments import _other_libraries, comparison
-
-pytest.importorskip("lightgbm")
-pytest.importorskip("matplotlib")
 
 
 def test_rows_are_clipped_numbers_and_category_numbers():
@@ -52,12 +53,13 @@ def test_a_comparison_writes_table_and_plot_and_says_what_is_left_out(tmp_path, 
         assert "diffprivlib tree is left out" in said.getvalue()
 
 
-def test_without_an_environment_the_others_are_left_out(tmp_path, monkeypatch):
+@pytest.mark.parametrize("python", [None, "no/such/python"])
+def test_without_an_environment_the_others_are_left_out(tmp_path, monkeypatch, python):
     monkeypatch.setattr(comparison, "load", made_up)
     monkeypatch.setattr(comparison, "EPSILONS", (1.0,))
     said = io.StringIO()
-    comparison.compare(["tiny"], 1, None, tmp_path / "c", Console(file=said, width=300))
-    assert "left out" in said.getvalue()
+    comparison.compare(["tiny"], 1, python, tmp_path / "c", Console(file=said, width=300))
+    assert "diffprivlib and interpret are left out" in said.getvalue()
 
 
 def test_the_best_setting_is_the_most_accurate():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+
+pytest.importorskip("matplotlib")
+
 from tiny_study import cells, tiny
 from typer.testing import CliRunner
 
 from hedgerow.cli import app
-from hedgerow.experiments import statements
+from hedgerow.datasets import DatasetUnavailable
+from hedgerow.experiments import runner, statements
 from hedgerow.experiments.cells import NO_NOISE, VERSIONS
 from hedgerow.experiments.plots import draw_all, means, read
 from hedgerow.experiments.runner import reproduce
 from hedgerow.experiments.statements import STATEMENTS, put_between_markers, write_report
-
-pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,14 @@ def test_there_is_nothing_to_report_without_a_csv(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "--report", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "cells.csv" in result.output
+
+
+def test_missing_data_end_in_one_sentence(tmp_path, monkeypatch):
+    def unavailable(name):
+        raise DatasetUnavailable(f"no files of {name}")
+
+    monkeypatch.setattr(runner, "load", unavailable)
+    result = CliRunner().invoke(app, ["reproduce", "--quick", "--dataset", "adult", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "no files of adult" in result.output
+    assert "Traceback" not in result.output

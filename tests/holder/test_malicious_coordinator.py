@@ -399,6 +399,6 @@ class OnDisk(InMemory):
 
 
 TestInMemory = InMemory.TestCase
-TestInMemory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestInMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestOnDisk = OnDisk.TestCase
 TestOnDisk.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

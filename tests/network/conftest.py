@@ -26,6 +26,7 @@ from hedgerow.datasets import Hospitals, synthetic_hospitals
 
 HOLDERS = ("lake", "city", "hill")
 SEED = 7
+collect_ignore = ["malicious.py"]  # imports FLARE, which may not be here
 ROWS = 3_000
 HERE = Path(__file__).parent
 # Planted where only rows are: a region that no schema names, and an age that no threshold has.
@@ -101,7 +102,16 @@ class Federation:
         path.write_text(as_toml(study), encoding="utf-8")
         out = self.folder / f"out-{study.name}"
         return subprocess.Popen(
-            [sys.executable, "-c", "from hedgerow.cli import app; app()", "network", command, str(path), "--out", str(out)],
+            [
+                sys.executable,
+                "-c",
+                "from hedgerow.cli import app; app()",
+                "network",
+                command,
+                str(path),
+                "--out",
+                str(out),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -194,7 +204,7 @@ def write_csv(path: Path, names: tuple[str, ...], label: str, table: Any, labels
         out = csv.writer(file)
         out.writerow([*names, label])
         for row, y in zip(table, labels, strict=True):
-            out.writerow(["" if v is None or v != v else v for v in row] + [y])
+            out.writerow(["" if isinstance(v, float) and np.isnan(v) else v for v in row] + [y])
 
 
 def plant(hospitals: Hospitals) -> Hospitals:

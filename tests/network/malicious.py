@@ -37,7 +37,9 @@ class MaliciousController(Controller):
         results["no bytes"] = self.told(self.exchange(ASK, {"request": {"a": [1, 2]}}))
         results["nothing"] = self.told(self.exchange(ASK, {}))
         results["hello nobody"] = self.told(self.exchange(HELLO, {"study": ["x"], "schema": 5}))
-        results["at last an honest question"] = self.attack(self.request("honest", CountRows(n(0), [Fraction(1, 100)])))
+        results["at last an honest question"] = self.attack(
+            self.request("honest", CountRows(n(0), [Fraction(1, 100)]))
+        )
         Path(self.out).write_text(json.dumps(results))
 
     def attacks(self) -> dict[str, bytes]:
@@ -60,8 +62,12 @@ class MaliciousController(Controller):
             "two partitions": self.request(
                 "f", CountRows(n(1), [one]), Grow(n(0, 0), n(0, 1), np.array([[1, 2], [3, 4]]))
             ),
-            "no such split": self.request("g", CountLabels(n(1), [one]), Grow(n(0), n(10**6), np.array([[1, 2]]))),
-            "its own parent": self.request("h", CountLabels(n(0), [one]), Grow(n(0), n(0), np.array([[1, 1]]))),
+            "no such split": self.request(
+                "g", CountLabels(n(1), [one]), Grow(n(0), n(10**6), np.array([[1, 2]]))
+            ),
+            "its own parent": self.request(
+                "h", CountLabels(n(0), [one]), Grow(n(0), n(0), np.array([[1, 1]]))
+            ),
         }
 
     def request(self, name: str, query: Any, growth: Grow | None = None) -> bytes:
@@ -86,13 +92,22 @@ class MaliciousController(Controller):
         if not isinstance(answer, bytes):
             return str({key: value for key, value in reply.items() if isinstance(value, str)})
         message = from_bytes(answer)
-        return f"refused: {message.reason}" if isinstance(message, Refusal) else f"answered {message.values.tolist()}"
+        return (
+            f"refused: {message.reason}"
+            if isinstance(message, Refusal)
+            else f"answered {message.values.tolist()}"
+        )
 
     def exchange(self, topic: str, content: dict[str, Any]) -> dict[str, Any]:
         request = Shareable()
         request.update(content)
         replies = self.fl_ctx.get_engine().send_aux_request(
-            targets=[self.holder], topic=topic, request=request, timeout=20.0, fl_ctx=self.fl_ctx, optional=True
+            targets=[self.holder],
+            topic=topic,
+            request=request,
+            timeout=20.0,
+            fl_ctx=self.fl_ctx,
+            optional=True,
         )
         return dict(replies.get(self.holder) or {})
 

@@ -73,14 +73,16 @@ def test_the_ports_carry_tls_only_and_nobody_else_listens(federation: Federation
     assert len(servers) <= 3  # and one for its own job processes
     for holder in HOLDERS:
         assert len(watcher.listening_of[holder]) <= 1  # for its own job processes
-    assert {address for address in watcher.peers} <= {loopback}
+    assert watcher.peers <= {loopback}
 
 
 def test_no_log_has_a_row_an_exact_count_or_a_label(federation: Federation):
     logs = [
         path
         for path in federation.kits.rglob("*")
-        if path.is_file() and path.suffix in {".log", ".txt", ".json", ".jsonl"} and "startup" not in path.parts
+        if path.is_file()
+        and path.suffix in {".log", ".txt", ".json", ".jsonl"}
+        and "startup" not in path.parts
     ]
     assert len(logs) > 10
     counts = exact_counts(federation)
@@ -122,7 +124,7 @@ class Watcher:
 
     def _watch(self) -> None:
         while not self._done.wait(0.05):
-            table = [line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/net/{file}").open()]
+            table = [line.split() for file in ("tcp", "tcp6") for line in sockets(file)]
             by_inode = {row[9]: row for row in table if len(row) > 9}
             for name in ("server", *HOLDERS):
                 for pid in (self._federation.process_of(name), self._federation.job_of(name)):
@@ -133,6 +135,10 @@ class Watcher:
                             self.listening_of[name].add((address, int(port, 16)))
                         elif row[3] in {"01", "02"}:
                             self.peers.add(row[2].split(":")[0])
+
+
+def sockets(file: str) -> list[str]:
+    return Path(f"/proc/net/{file}").read_text().splitlines()
 
 
 def inodes(pid: int | None) -> set[str]:

@@ -4,39 +4,61 @@
 each task of tasks.json as it is done; a library that is not installed gets one line that says so.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 
-def one_hot(matrix, columns):
-    """Numbers as they are, a column of 0 and 1 for each category; with public bounds."""
-    parts, low, high = [], [], []
-    for values, column in zip(matrix.T, columns):
-        if column["categories"]:
+def expand(matrix: Any, columns: Sequence[dict[str, Any]], one_hot: bool) -> tuple[Any, tuple[Any, Any]]:
+    """The columns with their public bounds; categories by number, or as a column of 0 and 1 each."""
+    parts: list[Any] = []
+    low: list[float] = []
+    high: list[float] = []
+    for values, column in zip(matrix.T, columns, strict=True):
+        if column["categories"] and one_hot:
             parts.append(values[:, None] == np.arange(column["categories"]))
             low += [0.0] * column["categories"]
             high += [1.0] * column["categories"]
         else:
             parts.append(values[:, None])
             low.append(column["low"])
-            high.append(column["high"])
+            high.append(column["categories"] - 1 if column["categories"] else column["high"])
     return np.concatenate(parts, axis=1, dtype=np.float64), (np.array(low), np.array(high))
 
 
-def diffprivlib_model(kind):
+Make = Callable[..., tuple[Any, Any, Any]]  # a model, and the rows to fit and to test it on
+
+
+def diffprivlib_model(kind: str) -> Make:
     """A function that makes a diffprivlib model."""
 
-    def make(columns, train, test, n_classes, epsilon, seed, options):
-        from diffprivlib.models import DecisionTreeClassifier, RandomForestClassifier
+    def make(
+        columns: Any,
+        train: Any,
+        test: Any,
+        n_classes: int,
+        epsilon: float,
+        seed: int,
+        options: dict[str, Any],
+    ) -> tuple[Any, Any, Any]:
+        from diffprivlib.models import (  # type: ignore[import-not-found,unused-ignore]
+            DecisionTreeClassifier,
+            RandomForestClassifier,
+        )
 
-        train, bounds = one_hot(train, columns)
-        test, _ = one_hot(test, columns)
+        options = dict(options)
+        one_hot = options.pop("one_hot")
+        train, bounds = expand(train, columns, one_hot)
+        test, _ = expand(test, columns, one_hot)
         model = {"tree": DecisionTreeClassifier, "forest": RandomForestClassifier}[kind]
         fixed = {"epsilon": epsilon, "bounds": bounds, "classes": np.arange(n_classes), "random_state": seed}
         return model(**fixed, **options), train, test
@@ -44,9 +66,13 @@ def diffprivlib_model(kind):
     return make
 
 
-def dp_ebm(columns, train, test, n_classes, epsilon, seed, options):
-    """interpret's DP-EBM, with everything public told to it."""
-    from interpret.privacy import DPExplainableBoostingClassifier
+def dp_ebm(
+    columns: Any, train: Any, test: Any, n_classes: int, epsilon: float, seed: int, options: dict[str, Any]
+) -> tuple[Any, Any, Any]:
+    """DP-EBM of interpret, with everything public told to it."""
+    from interpret.privacy import (  # type: ignore[import-not-found,unused-ignore]
+        DPExplainableBoostingClassifier,
+    )
 
     assert n_classes == 2, "DP-EBM takes two classes"
     kinds = ["nominal" if column["categories"] else "continuous" for column in columns]
@@ -57,14 +83,20 @@ def dp_ebm(columns, train, test, n_classes, epsilon, seed, options):
     return model, train, test
 
 
-LIBRARIES = {
+LIBRARIES: dict[str, Make] = {
     "diffprivlib tree": diffprivlib_model("tree"),
     "diffprivlib forest": diffprivlib_model("forest"),
     "interpret DP-EBM": dp_ebm,
 }
 
 
-def main(folder):
+def say(answer: dict[str, Any]) -> None:
+    """One line, at once."""
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def main(folder: Path) -> None:
     """Work through the tasks."""
     warnings.simplefilter("ignore")
     columns = json.loads((folder / "columns.json").read_text())
@@ -72,7 +104,7 @@ def main(folder):
         np.load(folder / f"{name}.npy") for name in ("train", "train-labels", "test", "test-labels")
     )
     n_classes = int(max(train_labels.max(), test_labels.max())) + 1
-    missing = set()
+    missing: set[str] = set()
     for number, task in enumerate(json.loads((folder / "tasks.json").read_text())):
         library = task["library"]
         if library in missing:
@@ -88,7 +120,7 @@ def main(folder):
             predicted = np.asarray(model.predict(test_on))
         except (ImportError, AssertionError) as error:
             missing.add(library)
-            print(json.dumps({"skipped": library, "reason": str(error)}), flush=True)
+            say({"skipped": library, "reason": str(error)})
             continue
         scores = probabilities[:, 1] if n_classes == 2 else probabilities
         result = {
@@ -97,7 +129,7 @@ def main(folder):
             "auc": float(roc_auc_score(test_labels, scores, multi_class="ovr")),
             "seconds": seconds,
         }
-        print(json.dumps(result), flush=True)
+        say(result)
 
 
 if __name__ == "__main__":

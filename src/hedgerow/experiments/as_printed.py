@@ -58,7 +58,7 @@ def selection_scale(m: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def counts_scale(n_splits: NDArray[np.integer] | int, alpha: FloatArray) -> FloatArray:
-    """Of NoisyCounts' counts: 3 |H| / alpha. (The text prints |H| / (3 alpha); its proof uses this.)"""
+    """Of NoisyCounts' counts: 3 |H| / alpha, as its proof has it; its text prints |H| / (3 alpha)."""
     scale: FloatArray = 3 * n_splits / alpha
     return scale
 
@@ -89,7 +89,8 @@ class Entities:
     def noise(self, scale: FloatArray) -> FloatArray:
         """What k entities' Laplace noise of this scale adds up to: the difference of two Gamma(k) variables."""
         up, down = (self.rng.standard_gamma(self.k, scale.shape) for _ in range(2))
-        return scale * (up - down)
+        total: FloatArray = scale * (up - down)
+        return total
 
     def count(self, nodes: IntArray) -> None:
         """Have the histograms of siblings counted together: the larger one is the parent less the smaller."""
@@ -99,7 +100,10 @@ class Entities:
 
     def class_counts(self, nodes: IntArray) -> FloatArray:
         """Exact class counts [node, class] over all entities."""
-        return np.sum([rows.label_counts(nodes) for rows in self.tables], axis=0).astype(np.float64)
+        counts: FloatArray = np.sum([rows.label_counts(nodes) for rows in self.tables], axis=0).astype(
+            np.float64
+        )
+        return counts
 
 
 Chosen = tuple[IntArray, FloatArray]  # a split and its noisy gain, for each node
@@ -189,7 +193,8 @@ class _Study:
         """Noisy shares of all rows."""
         alpha = np.array([self._paper.for_node(node.depth) for node in nodes])
         exact = self._entities.class_counts(np.array([node.number for node in nodes])).sum(axis=1)
-        return exact / self._n_rows + self._entities.noise(weight_scale(self._n_rows, alpha))
+        weights: FloatArray = exact / self._n_rows + self._entities.noise(weight_scale(self._n_rows, alpha))
+        return weights
 
     def open_children(self, nodes: Sequence[Node]) -> None:
         """Split nodes at every entity."""

@@ -8,6 +8,7 @@ favours it; Hedgerow runs with its defaults.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.metrics import roc_auc_score
@@ -27,7 +29,7 @@ from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.experiments import _other_libraries
 from hedgerow.experiments.accuracy import Encoded
-from hedgerow.experiments.plots import COLOURS
+from hedgerow.experiments.plots import COLOURS, save
 from hedgerow.experiments.statements import put_between_markers
 from hedgerow.schema import Numeric
 
@@ -37,11 +39,13 @@ NO_PRIVACY = np.inf
 CSV = "comparison.csv"
 
 SETTINGS: dict[str, list[dict[str, float]]] = {
-    "diffprivlib tree": [{"max_depth": depth} for depth in (3, 5, 8)],
-    "diffprivlib forest": [{"n_estimators": 10, "max_depth": depth} for depth in (5, 8)],
+    "diffprivlib tree": [{"max_depth": depth, "one_hot": hot} for depth in (3, 5, 8) for hot in (0, 1)],
+    "diffprivlib forest": [
+        {"n_estimators": 10, "max_depth": depth, "one_hot": hot} for depth in (5, 8) for hot in (0, 1)
+    ],
     "interpret DP-EBM": [
         {"learning_rate": rate, "max_rounds": rounds, "delta": 1e-6}
-        for rate, rounds in ((0.01, 300), (0.05, 60), (0.2, 15), (0.5, 6))
+        for rate, rounds in ((0.01, 300), (0.1, 100), (0.1, 300), (0.2, 50), (0.2, 200), (0.5, 20))
     ],
 }
 
@@ -137,8 +141,8 @@ def without_privacy(name: str, plain: Plain) -> Iterator[Outcome]:
     from lightgbm import LGBMClassifier
     from sklearn.tree import DecisionTreeClassifier
 
-    hot, _ = _other_libraries.one_hot(plain.train, plain.columns)
-    hot_test, _ = _other_libraries.one_hot(plain.test, plain.columns)
+    hot, _ = _other_libraries.expand(plain.train, plain.columns, one_hot=True)
+    hot_test, _ = _other_libraries.expand(plain.test, plain.columns, one_hot=True)
     for leaves in (32, 128, 513):
         tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0)
         yield _timed(name, "scikit-learn tree", f"max_leaf_nodes={leaves}", tree, hot, hot_test, plain)
@@ -164,7 +168,10 @@ def _scores(probabilities: NDArray[np.float64], labels: NDArray[Any]) -> tuple[f
 
 
 def other_libraries(name: str, plain: Plain, runs: int, python: str, console: Console) -> Iterator[Outcome]:
-    """diffprivlib and DP-EBM in the environment of another Python."""
+    """DP-EBM and diffprivlib in the environment of another Python."""
+    if shutil.which(python) is None:
+        console.print(f"There is no {python}: diffprivlib and interpret are left out.", markup=False)
+        return
     tasks = [
         {"library": library, "options": options, "epsilon": epsilon, "seed": seed}
         for library, settings in SETTINGS.items()
@@ -225,7 +232,7 @@ def table(best: pd.DataFrame, out: Path) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in best.itertuples():
-        epsilon = "no privacy" if np.isinf(row.epsilon) else f"{row.epsilon:g}"
+        epsilon = "no privacy" if row.epsilon == NO_PRIVACY else f"{row.epsilon:g}"
         lines.append(
             f"| {row.dataset} | {epsilon} | {row.library} | {row.accuracy:.4f} ± {row.error:.4f} | {row.auc:.3f} | "
             f"{row.seconds:.2f} | {row.setting} |"
@@ -235,8 +242,6 @@ def table(best: pd.DataFrame, out: Path) -> str:
 
 def plot(best: pd.DataFrame, out: Path) -> list[Path]:
     """Accuracy against epsilon, one panel a data set; grey lines are models without privacy."""
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(best.dataset))
     libraries = [library for library in ("Hedgerow", *SETTINGS) if library in set(best.library)]
     figure = Figure(figsize=(2.8 * len(names) + 1.2, 3.4), layout="constrained")
@@ -270,6 +275,5 @@ def plot(best: pd.DataFrame, out: Path) -> list[Path]:
     columns = min(len(labels), max(2, len(names)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     written = [out / f"comparison.{kind}" for kind in ("png", "svg")]
-    for file in written:
-        figure.savefig(file, dpi=110, metadata={"Date": None} if file.suffix == ".svg" else None)
+    save(figure, written)
     return written

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from hedgerow.experiments.cells import ALGORITHMS, DATASETS, NO_NOISE, VERSIONS, usual_budget
 from hedgerow.experiments.runner import CSV, NOTES
@@ -41,14 +42,15 @@ def read(out: Path) -> pd.DataFrame:
 def means(cells: pd.DataFrame) -> pd.DataFrame:
     """One line a setting: mean and standard deviation of the mean of every measure, and the number of runs."""
     grouped = cells.groupby(KEYS)[list(LABELS)]
-    spread = grouped.sem().fillna(0.0)
-    return grouped.mean().join(spread, rsuffix="_sem").join(grouped.size().rename("runs")).reset_index()
+    spread = grouped.sem().fillna(0.0).add_suffix("_sem")
+    return grouped.mean().join(spread).join(grouped.size().rename("runs")).reset_index()
 
 
 def figure_1(mean: pd.DataFrame, version: str) -> pd.DataFrame:
-    """The settings that figure 1 and its twin in the appendix show."""
-    chosen = (mean.version == version) & (mean.train_fraction == 1) & (mean.alpha != NO_NOISE)
-    return mean[chosen & mean.budget.isin(["decay", "uniform"]) & mean.alpha.isin([0.125, 1.0, 8.0])]
+    """The settings that figure 1 and its twin in the appendix show: alphas for which both budgets were tried."""
+    chosen = mean[(mean.version == version) & (mean.train_fraction == 1)]
+    alphas = chosen[chosen.budget == "uniform"].alpha.unique()
+    return chosen[chosen.budget.isin(["decay", "uniform"]) & chosen.alpha.isin(alphas)]
 
 
 def figure_3(mean: pd.DataFrame, version: str) -> pd.DataFrame:
@@ -76,12 +78,12 @@ def draw_all(out: Path) -> list[Path]:
 def _figures(mean: pd.DataFrame, version: str) -> Iterator[tuple[str, pd.DataFrame, Sequence[str], Draw]]:
     """Name, settings, what the rows of panels are, and how a panel is drawn."""
     leaves, sizes, alphas = figure_1(mean, version), figure_3(mean, version), figure_2(mean, version)
-    if leaves.leaf_fraction.nunique() > 1:
+    if len(set(leaves.leaf_fraction)) > 1:
         yield "figure1", leaves, ALGORITHMS, _against_leaf_fraction
     if not alphas.empty:
         yield "figure2", alphas, ["test_accuracy"], _against_alpha
         yield "figure2-more", alphas, ["train_accuracy", "depth", "nodes"], _against_alpha
-    if sizes.train_fraction.nunique() > 1:
+    if len(set(sizes.train_fraction)) > 1:
         yield "figure3", sizes, ALGORITHMS, _by_training_size("test_accuracy")
         yield "figure3-training", sizes, ALGORITHMS, _by_training_size("train_accuracy")
 
@@ -89,8 +91,6 @@ def _figures(mean: pd.DataFrame, version: str) -> Iterator[tuple[str, pd.DataFra
 def _draw(
     path: Path, shown: pd.DataFrame, rows: Sequence[str], draw: Draw, title: str, notes: dict[str, str]
 ) -> list[Path]:
-    from matplotlib.figure import Figure
-
     names = [name for name in DATASETS if name in set(shown.dataset)]
     names += sorted(set(shown.dataset) - set(names))
     figure = Figure(figsize=(2.6 * len(names) + 1.4, 2.3 * len(rows) + 1.2), layout="constrained")
@@ -113,14 +113,20 @@ def _draw(
     columns = min(len(labels), max(2, len(names)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     written = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
-    for file in written:
-        metadata = {"Date": None} if file.suffix == ".svg" else None
-        figure.savefig(file, dpi=110, metadata=metadata)
+    save(figure, written)
     return written
 
 
+def save(figure: Figure, files: Sequence[Path]) -> None:
+    """Write a figure, laid out once; an SVG bears no date, so that the same numbers give the same file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for file in files:
+        figure.savefig(file, dpi=110, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
 def _panel_title(name: str, note: str) -> str:
-    return f"{name}\n({note.split(':')[0]})" if note else name
+    return f"{name}\n({note.partition(':')[0]})" if note else name
 
 
 def _curve(panel: Any, line: pd.DataFrame, x: str, y: str, **style: Any) -> None:
@@ -134,7 +140,7 @@ def _private_and_baseline(panel: Any, shown: pd.DataFrame, y: str, place: int, l
     """A dotted curve, and a solid line for what the same algorithm does without noise."""
     baseline, colour = shown[shown.alpha == NO_NOISE], COLOURS[place]
     if not baseline.empty:  # later lines are thinner, so that equal ones can both be seen
-        width = 3.2 / (1 + place)
+        width = 2.2 - 0.4 * place
         panel.axhline(baseline[y].iloc[0], color=colour, linewidth=width, label=f"{label}, no noise")
     noisy = shown[shown.alpha != NO_NOISE]
     _curve(panel, noisy, "alpha", y, color=colour, linestyle=":", label=label)

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -68,7 +69,7 @@ def reproduce(
             results = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
                 joblib.delayed(_run)(cell, os.fspath(Path(folder) / dataset)) for cell in mine
             )
-            append(out / CSV, (progress.advance(bar) or pair for pair in results))
+            append(out / CSV, _counted(results, progress, bar))
     if missing:
         sort(out / CSV)
         _log_time(out / TIMES, missing, time.monotonic() - started, jobs)
@@ -134,6 +135,14 @@ def shared(folder: str) -> Encoded:
 def _mapped(path: Path) -> Any:
     # Copy on write: nobody writes, but to compiled code a read-only array is another type, compiled again.
     return np.asarray(np.load(path, mmap_mode="c"))
+
+
+def _counted(
+    results: Iterable[tuple[Cell, Result]], progress: Progress, bar: TaskID
+) -> Iterator[tuple[Cell, Result]]:
+    for pair in results:
+        yield pair
+        progress.advance(bar)
 
 
 def _run(cell: Cell, folder: str) -> tuple[Cell, Result]:

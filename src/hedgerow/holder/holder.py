@@ -33,7 +33,7 @@ from hedgerow.messages import (
     Query,
 )
 from hedgerow.privacy.ledger import Ledger, Quote
-from hedgerow.privacy.noise import LARGEST_SCALE, Noise
+from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.schema import Schema
 
@@ -249,6 +249,8 @@ class Holder:
 
         So seeded noise does not depend on the order in which nodes are asked, and never repeats.
         """
+        if not isinstance(self._noise, SeededNoise):
+            return np.zeros(len(query.nodes), dtype=np.uint64)  # nobody looks at them
         purpose = PURPOSE[type(query)]
         keys = []
         for node in query.nodes.tolist():

@@ -45,7 +45,7 @@ class Plan:
         """What evaluating a node with about `counts` [class] rows may cost; None if it is to be a leaf."""
         if self.max_depth is not None and node.depth > self.max_depth:
             return None
-        if n_rows > 0 and counts.sum() < self.min_weight * n_rows:
+        if self.min_weight > 0 and n_rows > 0 and counts.sum() < self.min_weight * n_rows:
             return None
         budget = self.budget.node(Standing(node.depth, counts, node.left, node.promise))
         return budget if budget is not None and budget.total <= node.left else None

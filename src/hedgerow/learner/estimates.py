@@ -32,7 +32,7 @@ def combine(
     if math.isinf(first_variance):
         return second, second_variance
     share = second_variance / (first_variance + second_variance)
-    return share * first + (1 - share) * second, share * first_variance
+    return second + share * (first - second), share * first_variance
 
 
 def reconcile(

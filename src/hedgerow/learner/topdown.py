@@ -51,7 +51,12 @@ class Node:
     @property
     def affordable(self) -> Epsilon:
         """What every path through this node has left; nodes below, evaluated ahead of need, have spent too."""
-        return min([self.left, *(child.affordable for child in self.children or ())])
+        least, stack = self.left, [self]
+        while stack:
+            node = stack.pop()
+            least = min(least, node.left)
+            stack += node.children or ()
+        return least
 
     def leaves(self) -> Iterator[Node]:
         """The leaves of the tree below, left to right."""

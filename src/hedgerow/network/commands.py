@@ -87,6 +87,32 @@ def check(kit: Kit = Path()) -> None:
             _say(f"Study {study!r} has spent epsilon {float(spent):.6g} so far ({policy.journal / STORE}).")
 
 
+@site_app.command("ledger")
+def ledger(study: Annotated[str, typer.Argument(help="The study's name.")], kit: Kit = Path()) -> None:
+    """What a study has spent at this site, and on what. Not while the study is being learned."""
+    with _one_sentence():
+        from hedgerow.network.flare.site import POLICY_FILE, Site
+
+        _say(Site(kit / "local" / POLICY_FILE).account(study))
+
+
+@app.command()
+def demo(
+    holders: Annotated[int, typer.Option(min=2, max=64, help="How many hospitals.")] = 4,
+    epsilon: Annotated[float, typer.Option(help="What training may cost any one patient.")] = 1.0,
+    splits: Annotated[int, typer.Option(min=1, help="At most so many splits.")] = 32,
+    rows: Annotated[int, typer.Option(min=100, help="Made-up patients, of all hospitals together.")] = 20_000,
+    method: Annotated[str, typer.Option(help="auto, local, noisy_columns or noisy_counts.")] = "auto",
+) -> None:
+    """A server and four hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
+    with _one_sentence():
+        from hedgerow.datasets import synthetic_hospitals
+        from hedgerow.network.flare.demo import demo as run_demo
+
+        hospitals = synthetic_hospitals(holders, rows=rows)
+        run_demo(hospitals.schema, hospitals.holders, _say, epsilon=epsilon, max_splits=splits, method=method)
+
+
 @app.command()
 def start(kit: Kit = Path()) -> None:
     """Start the server or a site in the background; what it says goes to console.log in its folder."""

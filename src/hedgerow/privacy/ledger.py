@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -134,29 +133,35 @@ class Ledger:
 
         Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
         """
-        along, depth, pieces = ChainMap({}, self._along), ChainMap({}, self._depth), ChainMap({}, self._into)
+        # Changes are kept beside the account; what has not changed is looked up in it.
+        along: dict[int, Epsilon] = {}
+        depth: dict[int, int] = {}
+        pieces: dict[int, tuple[int, ...]] = {}
         for part, into in divisions.items():
-            if (
-                part not in along
-                or part in pieces
-                or len({*into}) < len(into)
-                or any(p in along for p in into)
-            ):
+            named = [new for new in into if new in self._along or new in along]
+            known = part in along or part in self._along
+            if not known or part in self._into or named or len({*into}) < len(into):
                 raise Refused(f"part {part} cannot be divided into {into}: unknown, or named before.")
             pieces[part] = into
+            level = depth[part] if part in depth else self._depth[part]
             for new in into:
-                along[new], depth[new] = along[part], depth[part] + 1
-        spent = self._spent
+                along[new] = along[part] if part in along else self._along[part]
+                depth[new] = level + 1
+        spent, grant, factor = self._spent, self.grant, self._factor
+        prices: dict[Epsilon, Epsilon] = {}
         entries = []
         for part, epsilon in zip(parts, epsilons, strict=True):
-            if part not in along:
+            if part not in along and part not in self._along:
                 raise Refused(f"part {part} is unknown; nothing is released about it.")
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-            price = _exact(epsilon) * self._factor
-            for reached in _below(part, pieces):
-                total = along[reached] + price
-                if total > self.grant:
+            price = prices.get(epsilon)
+            if price is None:
+                price = prices[epsilon] = _exact(epsilon) * factor
+            divided = part in pieces or part in self._into
+            for reached in _below(part, pieces, self._into) if divided else (part,):
+                total = (along[reached] if reached in along else self._along[reached]) + price
+                if total > grant:
                     raise BudgetExceeded(
                         f"{what} of part {part} would bring the spending to {float(total):.6g}, "
                         f"above the granted {float(self.grant):.6g}; nothing was released or charged."
@@ -165,8 +170,9 @@ class Ledger:
                     raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
                 along[reached] = total
                 spent = max(spent, total)
-            entries.append(Entry(part, depth[part], mechanism, what, price))
-        return Quote(spent, along.maps[0], depth.maps[0], pieces.maps[0], entries)
+            level = depth[part] if part in depth else self._depth[part]
+            entries.append(Entry(part, level, mechanism, what, price))
+        return Quote(spent, along, depth, pieces, entries)
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
@@ -177,18 +183,19 @@ class Ledger:
         self._spent = quote.spent
 
 
-def _below(part: int, pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
+def _below(part: int, *pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
     """The part and all that it has been divided into: a release about it is about them too."""
     stack = [part]
     while stack:
         reached = stack.pop()
         yield reached
-        stack += pieces.get(reached, ())
+        for division in pieces:
+            stack += division.get(reached, ())
 
 
 def _exact(epsilon: Epsilon) -> Epsilon:
     """A fraction, so that sums are exact; infinity stays."""
-    return Fraction(epsilon) if math.isfinite(epsilon) else epsilon
+    return epsilon if isinstance(epsilon, Fraction) or math.isinf(epsilon) else Fraction(epsilon)
 
 
 def _number(epsilon: Epsilon) -> str:

@@ -6,6 +6,7 @@ A job is configuration only: two files that name our two classes, and the study.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import tempfile
 import time
@@ -78,7 +79,8 @@ def session(kits: Path, seconds: float = 15.0) -> Iterator[Any]:
     if not (kit / "startup").is_dir():
         raise HedgerowError(f"there is no console's kit in {kits}; make it with hedgerow network provision.")
     try:
-        flare = new_secure_session(CONSOLE_USER, str(kit.resolve()), timeout=seconds)
+        with contextlib.redirect_stdout(io.StringIO()):  # FLARE says that it is connecting
+            flare = new_secure_session(CONSOLE_USER, str(kit.resolve()), timeout=seconds)
     except Exception as error:  # FLARE raises half a dozen kinds
         raise ConnectionError(f"cannot log in to the server ({type(error).__name__})") from error
     try:
@@ -91,7 +93,8 @@ def session(kits: Path, seconds: float = 15.0) -> Iterator[Any]:
 def wait_for_holders(flare: Any, study: Study, show: Show) -> None:
     """Until the holders that the study needs are connected."""
     needed = 1 if study.when_a_holder_is_lost == "continue" else len(study.holders)
-    began, told = time.monotonic(), ()
+    began = time.monotonic()
+    told: tuple[str, ...] = ()
     while True:
         here = connected(flare)
         missing = tuple(holder for holder in study.holders if holder not in here)

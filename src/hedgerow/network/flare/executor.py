@@ -19,7 +19,6 @@ from hedgerow.network.flare import ASK, HELLO
 from hedgerow.network.flare.site import (
     NOT_HERE,
     POLICY_FILE,
-    Policy,
     Site,
     StudyOpen,
     plain_error,
@@ -44,7 +43,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         engine = fl_ctx.get_engine()
         path = Path(engine.get_workspace().get_site_config_dir()) / POLICY_FILE
         try:
-            self._site = Site(Policy.load(path))
+            self._site = Site(path)
         except Exception as error:  # noqa: BLE001 - whatever it is, it stays on this console
             say(f"this site does not take part: {plain_error(error)}")
         engine.register_aux_message_handler(topic=HELLO, message_handle_func=self._hello)
@@ -64,9 +63,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         """Ready for this study?"""
         study = request.get("study")
         try:
-            if self._site is None:
-                raise Refused("its policy or data could not be read.")
-            self._site.greet(study, request.get("schema"))
+            self._opened().greet(study, request.get("schema"))
         except StudyOpen as error:
             say(f"not yet: {error}")
             return _reply("later", "")
@@ -75,6 +72,11 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
             return _reply("refusal", NOT_HERE)
         say(f"takes part in study {study!r}, as {POLICY_FILE} allows.")
         return _reply("ready", "")
+
+    def _opened(self) -> Site:
+        if self._site is None:
+            raise Refused("its policy or data could not be read.")
+        return self._site
 
     def _ask(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:  # noqa: ARG002
         """One request, one answer or refusal."""

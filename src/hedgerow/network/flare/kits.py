@@ -137,12 +137,12 @@ def _write_policies(study: Study, name: str, kit: Path) -> None:
     resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
     if name == SERVER:
         _json(local / "resources.json", _server_resources(resources))
-        _json(local / "authorization.json", _permissions())
+        _json(local / "authorization.json", _permissions(view="any"))
         settle(kit)
         _text(kit / "README.txt", _ABOUT_SERVER.format(study=study))
     else:
         _json(local / "resources.json", _site_resources(resources))
-        _json(local / "authorization.json", _permissions())
+        _json(local / "authorization.json", _permissions(view="none"))
         study.schema.save(local / "schema.toml")
         _text(local / POLICY_FILE, _POLICY.format(study=study))
         _text(kit / "README.txt", _ABOUT_SITE.format(study=study, name=name, policy=POLICY_FILE))
@@ -200,8 +200,8 @@ def settle(kit: Path) -> None:
     _json(path, resources)
 
 
-def _permissions() -> dict[str, Any]:
-    """The coordinator may submit and stop its own jobs. Nobody may send code or use a shell."""
+def _permissions(view: str) -> dict[str, Any]:
+    """The coordinator may submit and stop its own jobs. Nobody may send code, use a shell or see errors."""
     return {
         "format_version": "1.0",
         "permissions": {
@@ -211,7 +211,7 @@ def _permissions() -> dict[str, Any]:
                 "manage_job": "n:submitter",
                 "download_job": "none",
                 "app_command": "n:submitter",
-                "view": "any",
+                "view": view,
                 "operate": "none",
                 "shell_commands": "none",
                 "byoc": "none",

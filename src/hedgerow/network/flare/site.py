@@ -10,10 +10,12 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hedgerow.encoding import MAX_ROWS, Codes
 from hedgerow.errors import HedgerowError, InvalidMessage, InvalidTable, Refused
@@ -34,6 +36,10 @@ NOT_HERE = "this holder does not take part in the study as asked; its own consol
 
 class InvalidPolicy(InvalidStudy):
     """A holder's policy file contradicts itself or leaves something out."""
+
+
+class NoGrant(Refused):
+    """This site has granted the study nothing."""
 
 
 class StudyOpen(Refused):
@@ -163,10 +169,16 @@ class Policy:
 
 
 class Site:
-    """A holder's desks, one a granted study, over one table that is read once."""
+    """A holder's desks, one a granted study, over one table that is read once.
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    A grant that is withdrawn or changed in the policy's file counts from the next question on; other changes
+    (data, schema, journal) stop the site until the next job.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = _stamp(path)
+        self.policy = policy = Policy.load(path)
         self._codes, self._labels = load_table(policy)
         policy.journal.mkdir(parents=True, exist_ok=True)
         self._store = Store(policy.journal / STORE, lifetime_epsilon=policy.lifetime)
@@ -183,8 +195,9 @@ class Site:
     def greet(self, study: object, schema_hash: object) -> None:
         """Open a study's desk; raises `Refused` with the reason, for this site's console, if there is none."""
         with self._lock:
+            self._reread()
             if not isinstance(study, str) or study not in self.policy.grants:
-                raise Refused(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
+                raise NoGrant(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
             if schema_hash != self.policy.schema.hash:
                 raise Refused(
                     f"study {study!r} means another schema than this site's (hash {str(schema_hash)[:64]!r}, "
@@ -201,6 +214,11 @@ class Site:
                 return refusal("unknown", "unknown", str(error))
             if not isinstance(request, Request):
                 return refusal("unknown", "unknown", "only requests are answered.")
+            try:
+                self._reread()
+            except HedgerowError as error:
+                say(f"answers nothing: {error}")
+                return refusal(request.study, request.identifier, NOT_HERE)
             if request.study not in self.policy.grants:
                 say(f"refused a request of study {request.study[:80]!r}: it has no grant.")
                 return refusal(request.study, request.identifier, NOT_HERE)
@@ -209,6 +227,26 @@ class Site:
             if isinstance(message, Refusal):
                 say(f"refused {request.identifier!r} of study {request.study!r}: {message.reason}")
             return answer
+
+    def _reread(self) -> None:
+        """Obey what the holder has changed meanwhile."""
+        if (stamp := _stamp(self._path)) == self._stamp:
+            return
+        fresh, old = Policy.load(self._path), self.policy
+        if replace(fresh, grants=old.grants) != old:
+            raise InvalidPolicy(
+                f"{POLICY_FILE} has changed in more than its grants; that counts from the next job on."
+            )
+        for study in [study for study in self._open if fresh.grants.get(study) != old.grants[study]]:
+            self._open.pop(study)[0].close()
+        self.policy, self._stamp = fresh, stamp
+
+    def account(self, study: str) -> str:
+        """What a study has spent here and on what, in words, for the person who answers for the data."""
+        with self._lock:
+            if study not in self.policy.grants:
+                raise NoGrant(f"study {study!r} has no grant in {self._path}.")
+            return self._desk(study).holder.ledger.explain()
 
     def _desk(self, study: str) -> Desk:
         if study not in self._open:
@@ -221,11 +259,27 @@ class Site:
                 raise
             try:
                 rows = GroupedRows(self._codes, self._labels, self.policy.schema)
-                self._open[study] = stored, stored.desk(rows, grant.noise)
+                desk = stored.desk(rows, grant.noise)
+                _warm_up(grant.noise)
+                self._open[study] = stored, desk
             except BaseException:
                 stored.close()
                 raise
         return self._open[study][1]
+
+
+def _warm_up(noise: Noise) -> None:
+    """Load the noise's libraries while the coordinator greets, not while it waits for the first answer."""
+    noise.laplace(np.zeros((1, 1), dtype=np.int64), Fraction(1), np.zeros(1, dtype=np.uint64))
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Differs when a file was changed or replaced."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def load_table(policy: Policy) -> tuple[Codes, Any]:

@@ -89,7 +89,7 @@ def _reader(schema: Schema, name: str) -> Any:
 
 def _parquet_blocks(path: Path, schema: Schema) -> Iterator[Columns]:
     try:
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
     except ImportError as error:
         raise InvalidTable("reading .parquet needs pyarrow: pip install pyarrow, or give a .csv.") from error
     wanted = [*schema.names, schema.label]

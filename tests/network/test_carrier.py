@@ -1,0 +1,213 @@
+"""The coordinator's network over a postman that loses letters. No FLARE needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hedgerow import PrivateTreeClassifier
+from hedgerow.datasets import synthetic_hospitals
+from hedgerow.encoding import encode, encode_labels
+from hedgerow.errors import InvalidMessage, Refused
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.desk import Desk
+from hedgerow.holder.holder import Holder
+from hedgerow.learner.coordinator import Coordinator
+from hedgerow.learner.planning import Wishes, make_plan
+from hedgerow.messages import Answer, CountRows, Nominate, Refusal, to_bytes
+from hedgerow.network.flare import carrier
+from hedgerow.network.flare.answers import AnswerFile, StudyBusy, StudyChanged
+from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Stopped
+from hedgerow.network.flare.study import Study
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import SeededNoise
+
+HOLDERS = ("a", "b", "c")
+EPSILON = Fraction(3)
+HOSPITALS = synthetic_hospitals(3, rows=900, seed=2)
+
+
+class Post:
+    """Desks of three holders; `lose` decides which letters do not arrive, and the answer is lost with them."""
+
+    def __init__(self, lose: Callable[[int, str], bool] = lambda *_: False) -> None:
+        self.desks = {
+            name: Desk("study", Holder(rows(i), SeededNoise(seed(i)), Ledger(EPSILON), 2**31 - 1))
+            for i, name in enumerate(HOLDERS)
+        }
+        self.lose = lose
+        self.delivered = 0
+        self.tries = 0
+
+    def __call__(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
+        self.tries += 1
+        replies = {}
+        for holder in holders:
+            if not self.lose(self.tries, holder):
+                self.delivered += 1
+                replies[holder] = self.desks[holder].handle(data)
+        return replies
+
+
+def rows(i: int) -> GroupedRows:
+    table, labels = HOSPITALS.holders[i]
+    schema = HOSPITALS.schema
+    return GroupedRows(encode(table, schema), encode_labels(labels, schema), schema)
+
+
+def seed(i: int) -> int:
+    return int(np.random.SeedSequence([7, i]).generate_state(1, np.uint64)[0])
+
+
+def study(**changes) -> Study:
+    return Study(
+        **({"name": "study", "schema": HOSPITALS.schema, "epsilon": 3.0, "holders": HOLDERS} | changes),
+        server="localhost",
+        max_splits=8,
+    )
+
+
+def learn(network: FlareNetwork):
+    plan = make_plan(HOSPITALS.schema, Wishes(EPSILON, n_holders=3, max_splits=8))
+    return Coordinator(network).learn(HOSPITALS.schema, plan)[0]
+
+
+def reference():
+    model = PrivateTreeClassifier(schema=HOSPITALS.schema, epsilon=3.0, max_splits=8, random_state=7)
+    return model.fit_holders(HOSPITALS.holders).tree_
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(carrier, "RETRY_SECONDS", 0.0)
+
+
+def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
+    post = Post(lambda attempt, holder: (attempt + ord(holder)) % 3 == 0)
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(), post, answers)
+        assert learn(network) == reference()
+    assert post.tries > network.traffic.rounds
+    spent = {float(desk.holder.ledger.spent) for desk in post.desks.values()}
+    assert [f"{value:.6g}" for value in spent] == [network.accounts["a"].spent]
+
+
+def test_a_second_coordinator_asks_nothing_that_is_on_disk(tmp_path: Path):
+    post = Post()
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        first = learn(FlareNetwork(study(), post, answers))
+    delivered = post.delivered
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(), post, answers)
+        assert learn(network) == first
+    assert post.delivered == delivered
+    assert network.traffic.bytes_sent == 0
+
+
+def test_a_coordinator_that_is_killed_anywhere_goes_on_to_the_same_tree(tmp_path: Path):
+    post = Post()
+    expected = reference()
+    for die in (1, 4, 9):
+        with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(KeyboardInterrupt):
+            learn(FlareNetwork(study(), dying(post, die), answers))
+        cut(tmp_path / "answers.log", 5)  # the last record was not written as a whole
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        assert learn(FlareNetwork(study(), post, answers)) == expected
+    assert all(desk.holder.ledger.spent <= EPSILON for desk in post.desks.values())
+
+
+def dying(post: Post, after: int):
+    def send(holders, data, seconds):
+        if post.tries >= after:
+            raise KeyboardInterrupt
+        return post(holders, data, seconds)
+
+    return send
+
+
+def cut(path: Path, n: int) -> None:
+    if path.stat().st_size > 200:
+        path.write_bytes(path.read_bytes()[:-n])
+
+
+def test_two_coordinators_of_one_study_do_not_work_at_once(tmp_path: Path):
+    with AnswerFile(tmp_path / "answers.log"), pytest.raises(StudyBusy):
+        AnswerFile(tmp_path / "answers.log")
+
+
+def test_a_study_resumed_with_other_parameters_is_refused(tmp_path: Path):
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        learn(FlareNetwork(study(), Post(), answers))
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(StudyChanged, match="another name"):
+        FlareNetwork(study(), Post(), answers).ask(CountRows(np.array([0]), [Fraction(1)]))
+
+
+def test_a_study_that_waits_stops_when_a_holder_is_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(carrier, "UNREACHABLE_SECONDS", 0.05)
+    post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost) as error:
+        learn(FlareNetwork(study(), post, answers))
+    assert error.value.holders == ("b",)
+
+
+def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
+    wishes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
+    post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(**wishes), post, answers)
+        tree = learn(network)
+        assert network.lost == {"b": "round-3"}
+        assert network.n_holders == 2
+    assert float(network.accounts["b"].spent) < float(network.accounts["a"].spent)
+    delivered = post.delivered
+    with AnswerFile(tmp_path / "answers.log") as answers:  # and it is the same when it is resumed
+        assert learn(FlareNetwork(study(**wishes), post, answers)) == tree
+    assert post.delivered == delivered
+
+
+def test_a_holder_whose_process_has_ended_is_not_waited_for(tmp_path: Path):
+    post = Post(lambda _, holder: holder == "b")
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost):
+        learn(FlareNetwork(study(), post, answers, gone=lambda holder: holder == "b"))
+
+
+def test_a_study_that_is_stopped_says_so(tmp_path: Path):
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(Stopped):
+        learn(FlareNetwork(study(), Post(), answers, stopped=lambda: True))
+
+
+@pytest.mark.parametrize(
+    ("values", "query", "told"),
+    [
+        (np.zeros((2, 1), dtype=np.int64), CountRows(np.array([0]), [Fraction(1)]), "another shape"),
+        (
+            np.array([10**6]),
+            Nominate(np.array([0]), [], "permute_and_flip", [Fraction(1)]),
+            "not in the schema",
+        ),
+        (np.array([-1]), Nominate(np.array([0]), [], "permute_and_flip", [Fraction(1)]), "not in the schema"),
+    ],
+)
+def test_an_answer_to_something_else_is_not_computed_with(tmp_path: Path, values, query, told: str):
+    def send(holders, data, seconds):
+        return {holder: to_bytes(Answer("study", "round-0", values)) for holder in holders}
+
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(InvalidMessage, match=told):
+        FlareNetwork(study(), send, answers).ask(query)
+
+
+def test_a_refusal_names_the_holder_and_is_not_stored(tmp_path: Path):
+    def send(holders, data, seconds):
+        return {holder: to_bytes(Refusal("study", "round-0", "no")) for holder in holders}
+
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(), send, answers)
+        with pytest.raises(Refused, match="a refuses: no"):
+            network.ask(CountRows(np.array([0]), [Fraction(1)]))
+        assert answers.find("round-0", "a", b"") is None

@@ -1,0 +1,107 @@
+"""A holder's site behind its policy file. No FLARE needed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
+from hedgerow.messages import Answer, CountRows, CountSplits, Refusal, Request, from_bytes, to_bytes
+from hedgerow.network.flare.site import NOT_HERE, NoGrant, Site, StudyOpen, plain_error
+
+from .conftest import write_csv
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    [(table, labels)] = synthetic_hospitals(1, rows=300).holders
+    write_csv(tmp_path / "rows.csv", HOSPITALS_SCHEMA.names, HOSPITALS_SCHEMA.label, table, labels)
+    HOSPITALS_SCHEMA.save(tmp_path / "schema.toml")
+    write_policy(tmp_path / "hedgerow.toml", {"malaria": 1.0})
+    return tmp_path / "hedgerow.toml"
+
+
+def write_policy(path: Path, grants: dict[str, float], lifetime: float = 2.0) -> None:
+    text = f'data = "rows.csv"\nschema = "schema.toml"\njournal = "journal"\nlifetime_epsilon = {lifetime}\n'
+    for study, epsilon in grants.items():
+        text += f'[[grants]]\nstudy = "{study}"\nepsilon = {epsilon}\nmethods = ["local"]\n'
+    path.write_text(text)
+
+
+def ask(site: Site, name: str, epsilon: Fraction = Fraction(1, 4), study: str = "malaria", kind=CountRows):
+    return from_bytes(site.handle(to_bytes(Request(study, name, None, kind(np.array([0]), [epsilon])))))
+
+
+def test_a_site_answers_what_it_has_granted_and_no_more(policy: Path):
+    site = Site(policy)
+    site.greet("malaria", HOSPITALS_SCHEMA.hash)
+    assert all(isinstance(ask(site, f"q{i}"), Answer) for i in range(4))
+    assert isinstance(ask(site, "q4"), Refusal)
+    assert isinstance(ask(site, "q5", kind=CountSplits), Refusal)
+    assert "spent 1." in site.account("malaria")
+
+
+def test_another_process_repeats_the_answers_of_the_first(policy: Path):
+    first = Site(policy)
+    said = ask(first, "q0").values.tolist()
+    with pytest.raises(StudyOpen):  # while it is there
+        Site(policy).greet("malaria", HOSPITALS_SCHEMA.hash)
+    first.close()
+    second = Site(policy)
+    assert ask(second, "q0").values.tolist() == said
+    assert "spent 0.25." in second.account("malaria")
+
+
+def test_a_study_without_a_grant_is_not_told_why(policy: Path, capsys: pytest.CaptureFixture[str]):
+    site = Site(policy)
+    with pytest.raises(NoGrant):
+        site.greet("other", HOSPITALS_SCHEMA.hash)
+    assert ask(site, "q0", study="other").reason == NOT_HERE
+    assert "study 'other': it has no grant" in capsys.readouterr().out
+
+
+def test_a_withdrawn_grant_counts_from_the_next_question_on(policy: Path):
+    site = Site(policy)
+    assert isinstance(ask(site, "q0"), Answer)
+    write_policy(policy, {})
+    assert ask(site, "q0").reason == NOT_HERE
+    write_policy(policy, {"malaria": 1.0})
+    assert isinstance(ask(site, "q1"), Answer)
+    assert "spent 0.5." in site.account("malaria")
+
+
+def test_a_broken_or_deleted_policy_grants_nothing(policy: Path):
+    site = Site(policy)
+    assert isinstance(ask(site, "q0"), Answer)
+    policy.write_text("nonsense")
+    assert ask(site, "q1").reason == NOT_HERE
+    policy.unlink()
+    assert ask(site, "q1").reason == NOT_HERE
+    write_policy(policy, {"malaria": 1.0}, lifetime=100.0)  # more than a grant has changed
+    assert ask(site, "q1").reason == NOT_HERE
+
+
+def test_all_studies_together_stay_within_the_lifetime(policy: Path):
+    write_policy(policy, {"malaria": 1.5, "dengue": 1.5})
+    site = Site(policy)
+    assert isinstance(ask(site, "q0", Fraction(3, 2)), Answer)
+    assert isinstance(ask(site, "q0", Fraction(3, 4), study="dengue"), Refusal)
+    assert isinstance(ask(site, "q1", Fraction(1, 2), study="dengue"), Answer)
+
+
+def test_bytes_that_are_no_message_are_refused(policy: Path):
+    site = Site(policy)
+    for data in (b"", b"\x00", b"\x91" * 1000, to_bytes(Refusal("malaria", "x", "y"))):
+        assert isinstance(from_bytes(site.handle(data)), Refusal)
+
+
+def test_a_foreign_error_is_told_without_its_text():
+    try:
+        int("a patient's name")
+    except ValueError as error:
+        said = plain_error(error)
+    assert "patient" not in said
+    assert said.startswith("ValueError in test_site.py, line ")

@@ -1,0 +1,179 @@
+"""What people write, and what is made of it: studies, policies, tables. No FLARE needed."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hedgerow import Categorical, Numeric, Schema
+from hedgerow.cli import app
+from hedgerow.encoding import encode
+from hedgerow.errors import InvalidTable
+from hedgerow.network.flare.site import InvalidPolicy, Policy
+from hedgerow.network.flare.study import InvalidStudy, Study
+from hedgerow.network.flare.table import read_codes
+
+SCHEMA = Schema(
+    [
+        Numeric("age", 0, 90, thresholds=9),
+        Categorical("region", ["lake", "city"], missing=True),
+        Categorical("ward", [1, 2, 3]),
+    ],
+    label="ill",
+    classes=["no", "yes"],
+)
+STUDY = {
+    "name": "malaria",
+    "schema": SCHEMA.to_dict(),
+    "epsilon": 0.1,
+    "holders": ["lake", "city"],
+    "server": "localhost",
+}
+
+
+def test_a_study_survives_its_job():
+    study = Study.from_dict(STUDY | {"max_depth": 5, "when_a_holder_is_lost": "continue"})
+    assert Study.from_dict(json.loads(json.dumps(study.to_dict()))) == study
+    assert study.exact_epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"name": "../../etc"}, "name"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": True}, "epsilon"),
+        ({"holders": []}, "holders"),
+        ({"holders": ["lake", "lake"]}, "all different"),
+        ({"holders": ["server"]}, "cannot be used"),
+        ({"holders": ["a b"]}, "cannot be used"),
+        ({"method": "magic"}, "choose one of"),
+        ({"when_a_holder_is_lost": "panic"}, "choose one of"),
+        ({"port": 0}, "port"),
+        ({"max_splits": 2.5}, "max_splits"),
+        ({"nonsense": 1}, "has no nonsense"),
+    ],
+)
+def test_a_study_that_contradicts_itself_is_refused_by_name(wrong: dict, told: str):
+    with pytest.raises(InvalidStudy, match=told):
+        Study.from_dict(STUDY | wrong)
+
+
+@pytest.mark.parametrize("missing", list(STUDY))
+def test_a_study_says_all_that_is_needed(missing: str):
+    with pytest.raises(InvalidStudy, match=missing):
+        Study.from_dict({key: value for key, value in STUDY.items() if key != missing})
+
+
+POLICY = """
+data = "rows.csv"
+schema = "schema.toml"
+journal = "journal"
+lifetime_epsilon = 2.0
+[[grants]]
+study = "malaria"
+epsilon = 0.1
+methods = ["local"]
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    SCHEMA.save(tmp_path / "schema.toml")
+    (tmp_path / "hedgerow.toml").write_text(POLICY)
+    rows = "ill,age,ward,region,doctor\nyes,33.5,2,lake,A\nno,,3,,B\nno,95,9,moon,C\n"
+    (tmp_path / "rows.csv").write_text(rows)
+    return tmp_path
+
+
+def test_a_policy_says_in_plain_words_what_it_allows(site: Path):
+    policy = Policy.load(site / "hedgerow.toml")
+    assert policy.grants["malaria"].terms.epsilon == Fraction(1, 10)
+    words = policy.explain()
+    assert (
+        "Study 'malaria' may spend epsilon 0.1 (neighbours: add-remove), asking by the methods local."
+        in words
+    )
+    assert "All studies together may ever spend epsilon 2." in words
+    assert SCHEMA.hash in words
+    assert "NOT PRIVATE" not in words
+
+
+def test_seeded_noise_is_shouted_about(site: Path):
+    with (site / "hedgerow.toml").open("a") as file:
+        file.write("noise_seed = 5\n")
+    assert "NOT PRIVATE" in Policy.load(site / "hedgerow.toml").explain()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('data = "rows.csv"', "", "say data"),
+        ("lifetime_epsilon = 2.0", "", "lifetime_epsilon"),
+        ("lifetime_epsilon = 2.0", "lifetime_epsilon = -1", "positive"),
+        ("epsilon = 0.1", 'epsilon = "much"', "positive"),
+        ("epsilon = 0.1", "epsilon = inf", "there is always noise"),
+        ('["local"]', '["magic"]', "magic"),
+        ('schema = "schema.toml"', 'schema = "other.toml"', "no schema file"),
+        ("[[grants]]", "colour = 1\n[[grants]]", "there is no colour"),
+        ('study = "malaria"', 'study = "a/b"', "not the name"),
+        ("[[grants]]", '[[grants]]\nstudy = "malaria"\nepsilon = 1.0\n[[grants]]', "two grants"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_refused(site: Path, old: str, new: str, told: str):
+    text = (site / "hedgerow.toml").read_text()
+    assert old in text
+    (site / "hedgerow.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(InvalidPolicy, match=told):
+        Policy.load(site / "hedgerow.toml")
+
+
+def test_a_csv_is_read_as_the_table_would_be_encoded(site: Path):
+    codes, labels = read_codes(site / "rows.csv", SCHEMA)
+    table = np.array([[33.5, "lake", 2], [np.nan, None, 3], [95.0, "moon", 9]], dtype=object)
+    expected = encode(table, SCHEMA)
+    assert codes.narrow.tolist() == expected.narrow.tolist()
+    assert labels.tolist() == [1, 0, 0]
+
+
+def test_a_parquet_file_is_read_like_a_csv(site: Path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        {"ill": ["yes", "no"], "age": [33.5, None], "ward": [2, 3], "region": ["lake", None]}
+    )
+    frame.to_parquet(site / "rows.parquet")
+    codes, _ = read_codes(site / "rows.parquet", SCHEMA)
+    assert codes.narrow.tolist() == read_codes(site / "rows.csv", SCHEMA)[0].narrow[:2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ill,age,ward\nyes,1,2\n", "no column 'region'"),
+        ("ill,age,ward,region\nyes,secret,2,lake\n", "not a number"),
+        ("ill,age,ward,region\nyes,1,2\n", "row 2: 3 fields"),
+        ("ill,age,ward,region\nperhaps,1,2,lake\n", "not among its classes"),
+        ("ill,age,ward,region\n", "no rows"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused_without_quoting_it(site: Path, text: str, told: str):
+    (site / "rows.csv").write_text(text)
+    with pytest.raises(InvalidTable, match=told) as error:
+        read_codes(site / "rows.csv", SCHEMA)
+    assert "secret" not in str(error.value)
+    assert "perhaps" not in str(error.value)
+
+
+def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
+    said = CliRunner().invoke(app, ["network", "provision", str(tmp_path / "none.toml")])
+    assert said.exit_code == 1
+    assert "there is no file" in said.output
+    assert "Traceback" not in said.output
