@@ -115,7 +115,7 @@ def test_a_schedule_plans_its_depth_from_the_number_of_rows():
         budget = many.node(standing(10, depth=depth))
         assert budget is not None
         total += budget.total
-    assert EPSILON - Fraction(1, 2**36) < total <= EPSILON
+    assert EPSILON - Fraction(1, 2**18) < total <= EPSILON
     assert many.node(standing(10, depth=many.depths + 1)) is None
 
 
@@ -134,7 +134,7 @@ def test_shares_of_very_many_depths_stay_short(name):
     rule = Scheduled(
         Criterion.gini, EPSILON, name, 3_000, ADAPTIVE, Fraction(15, 100), Fraction(3, 100), Fraction(3, 4)
     )
-    for depth in (1, 7, 30):
+    for depth in (1, 7, 20):
         budget = rule.node(standing(10, depth=depth))
         assert budget is not None
-        assert budget.select.denominator < 2**50
+        assert budget.select.denominator < 2**30

@@ -184,8 +184,8 @@ class Scheduled:
 
 
 def _short(share: Fraction) -> Fraction:
-    """Rounded down to a multiple of 2**-40: fractions of many depths would have hundreds of digits."""
-    return Fraction(math.floor(share * 2**40), 2**40)
+    """Rounded down to a multiple of 2**-24: many depths would make hundreds of digits, and less buys nothing."""
+    return Fraction(math.floor(share * 2**24), 2**24)
 
 
 def round_down(epsilon: float, total: Fraction) -> Fraction:

@@ -158,9 +158,10 @@ class Federation:
 
     def freeze(self, holder: str, study: str, after: int) -> int:
         """Stop a holder's job process in the middle of a study, when it has been asked `after` times."""
-        until(lambda: len(self.journal(holder, study)) >= after, 90, pause=0.004)
+        until(lambda: len(self.journal(holder, study)) >= 1, 90, pause=0.004)
         job = self.job_of(holder)
         assert job is not None
+        until(lambda: len(self.journal(holder, study)) >= after, 30, pause=0.001)
         os.kill(job, signal.SIGSTOP)
         return job
 

@@ -72,6 +72,16 @@ def test_a_killed_server_costs_nothing_and_changes_nothing(federation: Federatio
     finish(federation, study, command)
 
 
+def test_a_killed_console_costs_nothing_and_changes_nothing(federation: Federation):
+    study = federation.new_study("kill-console")
+    command = federation.learn_beside(study)
+    frozen = federation.freeze("city", study.name, after=4)
+    os.kill(command.pid, signal.SIGKILL)
+    command.communicate()
+    os.kill(frozen, signal.SIGCONT)  # the job goes on without anybody who watches
+    finish(federation, study, federation.learn_beside(study, "resume"))
+
+
 def test_ctrl_c_leaves_a_study_that_can_be_resumed(federation: Federation):
     study = federation.new_study("interrupted")
     command = federation.learn_beside(study)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.learner.coordinator import _assemble as assemble
+from hedgerow.learner.coordinator import assemble
 from hedgerow.learner.topdown import ROUNDING, Node, top_down
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree

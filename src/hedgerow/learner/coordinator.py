@@ -157,7 +157,7 @@ class _Study:
         if math.isfinite(self.plan.epsilon):
             least_squares(root)
             smooth(root)
-        return _assemble(root, self._schema)
+        return assemble(root, self._schema)
 
     def _measure(self, nodes: Sequence[Node], epsilons: Sequence[Epsilon]) -> None:
         """Ask for class counts and combine them with what is known of the nodes."""
@@ -207,7 +207,7 @@ def _give_birth(nodes: Sequence[Node], numbers: IntArray) -> None:
         node.children = left, right
 
 
-def _assemble(root: Node, schema: Schema) -> Tree:
+def assemble(root: Node, schema: Schema) -> Tree:
     """The finished tree, depth first; an inner node's counts are the sums of its leaves'."""
     order: list[Node] = []
     stack = [root]

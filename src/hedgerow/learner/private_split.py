@@ -134,18 +134,19 @@ class NoisyCounts:
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
         epsilons = [b.select + b.count for b in budgets]
-        chosen, best_cells, variance = [], [], []
         ask = CountSplits if self.kind == "per-split" else CountColumns
         shares = len(schema.splits) if self.kind == "per-split" else len(schema.columns)
-        noise = _variances(network, [epsilon / shares for epsilon in epsilons])
         answers = np.sum(network.ask(ask(nodes, epsilons)), axis=0).astype(np.float64)
-        for answer, spread, budget in zip(answers, noise, budgets, strict=True):
-            cells, n_bins = (answer, _ones(schema)) if self.kind == "per-split" else _cells_of(answer, schema)
-            best = int(_potentials(cells, [budget.criterion] * len(cells)).argmin())
-            chosen.append(best)
-            best_cells.append(cells[best])
-            variance.append(spread * n_bins[best])
-        return Evaluation(np.array(chosen), np.array(best_cells), np.array(variance))
+        cells, n_summed = answers, np.ones(len(schema.splits))
+        if self.kind == "per-column":
+            cells, n_summed = _cells_of(answers, schema)
+        flat = cells.reshape(-1, 2, schema.n_classes)
+        place = np.repeat(np.arange(len(nodes)), len(schema.splits))
+        criteria = [b.criterion for b in budgets for _ in schema.splits]
+        best = _best_of_groups(_potentials(flat, criteria), place, len(nodes))
+        chosen = best % len(schema.splits)
+        noise = _variances(network, [epsilon / shares for epsilon in epsilons])
+        return Evaluation(chosen, flat[best], noise * n_summed[chosen])
 
 
 def _nomination(nodes: IntArray, selector: str, budgets: Sequence[NodeBudget]) -> Nominate:
@@ -165,24 +166,19 @@ def _potentials(cells: NDArray[np.float64], criteria: Sequence[Criterion]) -> ND
 def _cells_of(
     histograms: NDArray[np.float64], schema: Schema
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cells [split, side, class] from histograms [bin, class], and how many bins a cell is the sum of."""
+    """Cells [node, split, side, class] from histograms [node, bin, class], and how many bins a cell sums up."""
     starts = np.concatenate([[0], np.cumsum(schema.n_bins)])
-    cells = np.empty((len(schema.splits), 2, schema.n_classes))
-    n_summed = np.empty(len(schema.splits))
+    cells = np.empty((len(histograms), len(schema.splits), 2, schema.n_classes))
     column, first, last, also = schema.split_table.T
     for c in range(len(schema.columns)):
         mine = np.flatnonzero(column == c)
-        bins = histograms[starts[c] : starts[c + 1]]
-        prefix = np.concatenate([np.zeros((1, schema.n_classes)), np.cumsum(bins, axis=0)])
-        left = prefix[last[mine] + 1] - prefix[first[mine]]
-        left[also[mine] >= 0] += bins[also[mine][also[mine] >= 0]]
-        cells[mine, 0], cells[mine, 1] = left, prefix[-1] - left
-        n_summed[mine] = len(bins) / 2
-    return cells, n_summed
-
-
-def _ones(schema: Schema) -> NDArray[np.float64]:
-    return np.ones(len(schema.splits))
+        bins = histograms[:, starts[c] : starts[c + 1]]
+        prefix = np.concatenate([np.zeros_like(bins[:, :1]), np.cumsum(bins, axis=1)], axis=1)
+        left = prefix[:, last[mine] + 1] - prefix[:, first[mine]]
+        too = also[mine] >= 0
+        left[:, too] += bins[:, also[mine][too]]
+        cells[:, mine, 0], cells[:, mine, 1] = left, prefix[:, -1:] - left
+    return cells, schema.n_bins[column] / 2
 
 
 def _best_of_groups(potentials: NDArray[np.float64], group: IntArray, n_groups: int) -> IntArray:

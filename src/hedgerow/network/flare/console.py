@@ -22,6 +22,7 @@ from hedgerow.network.flare.study import Study
 
 POLL_SECONDS = 0.4
 MOST_FRUITLESS = 5
+TRY_AGAIN = ("lost", "died", "stopped", "busy")  # a new job may go on
 NOTHING_NEW: dict[str, Any] = {"rounds": [], "outcome": None}
 Show = Callable[[str], None]
 
@@ -34,7 +35,7 @@ class StudyInterrupted(HedgerowError):
 class Outcome:
     """How a job ended."""
 
-    state: str  # finished, lost, refused, stopped, failed, or died
+    state: str  # finished, lost, refused, stopped, busy, failed, or died
     reason: str = ""
     tree: dict[str, Any] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +62,7 @@ def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, 
             outcome = Outcome("died", f"the server was lost: {error}")
         if outcome.state == "finished":
             return outcome
-        may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in {"lost", "died", "stopped"}
+        may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in TRY_AGAIN
         if not may_wait or time.monotonic() > deadline or fruitless >= MOST_FRUITLESS:
             raise StudyInterrupted(
                 f"{outcome.reason} Nothing answered so far is lost: hedgerow network resume."

@@ -25,9 +25,9 @@ from hedgerow.errors import Refused
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.flare import ASK, HELLO, WATCH
-from hedgerow.network.flare.answers import AnswerFile
+from hedgerow.network.flare.answers import AnswerFile, StudyBusy
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
-from hedgerow.network.flare.site import plain_error
+from hedgerow.network.flare.site import NOT_HERE, plain_error
 from hedgerow.network.flare.study import Study
 from hedgerow.tree import Tree
 
@@ -111,22 +111,24 @@ class _Post:
     def greet(self, holders: Sequence[str]) -> None:
         """Wait until every holder is ready for this study; a holder that has not loaded its rows is not."""
         hello = {"study": self._study.name, "schema": self._study.schema.hash}
-        waiting = list(holders)
+        waiting, refusing = list(holders), list[str]()
         deadline = time.monotonic() + self._study.answer_seconds
         while waiting:
             if self.stopped():
                 raise Stopped("the study was stopped; resume it when you like.")
             for holder, reply in self._exchange(HELLO, waiting, hello, HELLO_SECONDS).items():
-                if "refusal" in reply:
-                    raise Refused(f"{holder}: {reply['refusal']}")
-                if "ready" in reply:
+                if "refusal" in reply or "ready" in reply:
                     waiting.remove(holder)
+                if "refusal" in reply:
+                    refusing.append(holder)
             if waiting and time.monotonic() > deadline:
                 if self._study.when_a_holder_is_lost == "continue":
                     return  # the first question that they do not answer settles it
                 raise HolderLost(waiting)
             if waiting:
                 time.sleep(0.2)
+        if refusing:
+            raise Refused(f"{', '.join(refusing)}: {NOT_HERE}")
 
     def send(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
         """See `carrier.Send`."""
@@ -197,7 +199,9 @@ def _finished(
 
 
 def _stopped(error: Exception) -> dict[str, Any]:
-    state = {HolderLost: "lost", Stopped: "stopped", Refused: "refused"}.get(type(error), "failed")
+    state = {HolderLost: "lost", Stopped: "stopped", Refused: "refused", StudyBusy: "busy"}.get(
+        type(error), "failed"
+    )
     return {"state": state, "reason": plain_error(error)}
 
 
