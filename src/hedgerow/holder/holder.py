@@ -270,6 +270,9 @@ def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
 
 def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
     """The positions that share all facts, such as epsilon: one call of a mechanism for all of them."""
+    if all(fact.count(fact[0]) == len(fact) for fact in facts):
+        yield tuple(fact[0] for fact in facts), positions
+        return
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i in positions.tolist():
         groups.setdefault(tuple(fact[i] for fact in facts), []).append(i)

@@ -186,7 +186,7 @@ def describe_round(one: dict[str, Any]) -> str:
     from_disk = f", {one['stored']} answers from disk" if one["stored"] else ""
     spent = ", ".join(f"{holder} {epsilon}" for holder, epsilon in one["spent"].items())
     return (
-        f"round {one['number']:3d}  {one['query']:12} {one['nodes']:4d} nodes  {one['seconds']:6.3f} s  "
+        f"wave {one['wave']:2d}  round {one['number']:3d}  {one['query']:12} {one['nodes']:4d} nodes  {one['seconds']:6.3f} s  "
         f"{one['bytes_sent'] + one['bytes_received']:9,d} bytes{from_disk}  spent: {spent}"
     )
 

@@ -158,6 +158,11 @@ class Ledger:
             price = prices.get(epsilon)
             if price is None:
                 price = prices[epsilon] = _exact(epsilon) * factor
+            level = depth[part] if part in depth else self._depth[part]
+            entries.append(Entry(part, level, mechanism, what, price))
+            if price == math.inf == grant:  # no privacy: there is nothing to add up
+                along[part] = spent = price
+                continue
             divided = part in pieces or part in self._into
             for reached in _below(part, pieces, self._into) if divided else (part,):
                 total = (along[reached] if reached in along else self._along[reached]) + price
@@ -166,12 +171,10 @@ class Ledger:
                         f"{what} of part {part} would bring the spending to {float(total):.6g}, "
                         f"above the granted {float(self.grant):.6g}; nothing was released or charged."
                     )
-                if isinstance(total, Fraction) and total.denominator.bit_length() > MOST_BITS:
+                if type(total) is Fraction and total.denominator.bit_length() > MOST_BITS:
                     raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
                 along[reached] = total
                 spent = max(spent, total)
-            level = depth[part] if part in depth else self._depth[part]
-            entries.append(Entry(part, level, mechanism, what, price))
         return Quote(spent, along, depth, pieces, entries)
 
     def book(self, quote: Quote) -> None:

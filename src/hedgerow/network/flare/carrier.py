@@ -63,6 +63,7 @@ class Round:
     """What the coordinator saw of one round: enough for people to follow, nothing of the answers."""
 
     number: int
+    wave: int
     query: str
     nodes: int
     seconds: float
@@ -95,6 +96,7 @@ class FlareNetwork:
         self._stopped = stopped
         self._gone = gone
         self._growth: Grow | None = None
+        self._waves = 0  # each begins with an announcement of what was split
         self._active = list(study.holders)
         self.accounts = {holder: _Account(study) for holder in study.holders}
         self.traffic = Traffic(holders=len(study.holders))
@@ -124,6 +126,7 @@ class FlareNetwork:
             growth=self._growth,
             query=query,
         )
+        self._waves += self._growth is not None
         self._growth = None
         values, stored = self._collect(request)
         self.traffic.rounds += 1
@@ -132,6 +135,7 @@ class FlareNetwork:
         self._tell(
             Round(
                 number=number,
+                wave=self._waves,
                 query=type(query).__name__,
                 nodes=len(query.nodes),
                 seconds=time.monotonic() - began,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import CONTROLLER, EXECUTOR, WATCH
+from hedgerow.network.flare import CLIENT_CONFIG, CONTROLLER, WATCH
 from hedgerow.network.flare.kits import CONSOLE, CONSOLE_USER
 from hedgerow.network.flare.study import Study
 
@@ -186,10 +186,7 @@ def write_job(study: Study, folder: Path) -> Path:
             "workflows": [{"id": "study", "path": CONTROLLER, "args": {"study": study.to_dict()}}],
         },
     )
-    _json(
-        config / "config_fed_client.json",
-        {"format_version": 2, "executors": [{"tasks": ["none"], "executor": {"path": EXECUTOR, "args": {}}}]},
-    )
+    _json(config / "config_fed_client.json", CLIENT_CONFIG)
     return job
 
 

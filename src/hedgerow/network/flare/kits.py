@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import CONTROLLER, EXECUTOR
+from hedgerow.network.flare import CONTROLLER, EXECUTOR, GUARD
 from hedgerow.network.flare.site import POLICY_FILE
 from hedgerow.network.flare.study import Study
 
 AUTHORITY = "authority"
 SERVER = "server"
 CONSOLE = "console"
+LAUNCHER = f"{GUARD}.GuardedLauncher"
 CONSOLE_USER = "coordinator@hedgerow.invalid"
 
 
@@ -47,7 +48,8 @@ def provision(study: Study, folder: Path, *, renew: bool = False) -> list[Path]:
         kit.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(kit / "startup", ignore_errors=True)
         shutil.move(new / "startup", kit / "startup")
-        _beat_faster(kit / "startup" / "sub_start.sh")
+        if name not in {SERVER, CONSOLE}:
+            _adapt(kit / "startup" / "sub_start.sh")
         if not (kit / "local").exists():
             shutil.move(new / "local", kit / "local")
             _write_policies(study, name, kit)
@@ -150,19 +152,22 @@ def _write_policies(study: Study, name: str, kit: Path) -> None:
         (local / sample).unlink(missing_ok=True)
 
 
-def _beat_faster(script: Path) -> None:
-    """A site says that it is there every 3 seconds, not 10: so the server soon knows that one was lost."""
-    if script.is_file():
-        text = script.read_text(encoding="utf-8")
-        script.write_text(
-            text.replace("config_folder=config", "config_folder=config heart_beat_interval=3"),
-            encoding="utf-8",
-        )
+def _adapt(script: Path) -> None:
+    """A site starts behind our guard, and says every 3 seconds, not 10, that it is there."""
+    text = script.read_text(encoding="utf-8")
+    guarded = text.replace("-m nvflare.private.fed.app.client.client_train", f"-m {GUARD} site")
+    if guarded == text:
+        raise HedgerowError("this version of FLARE starts sites in another way; Hedgerow cannot guard them.")
+    guarded = guarded.replace("config_folder=config", "config_folder=config heart_beat_interval=3")
+    script.write_text(guarded, encoding="utf-8")
 
 
 def _site_resources(resources: dict[str, Any]) -> dict[str, Any]:
     """FLARE's defaults, without its log streamer and with our executor as the only class of a job."""
     components = [c for c in resources["components"] if c["id"] != "site_log_streamer"]
+    for component in components:
+        if component["id"] == "process_launcher":
+            component["path"] = LAUNCHER
     return resources | {
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": [EXECUTOR],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hedgerow.errors import HedgerowError
+from hedgerow.network.flare import GUARD
 from hedgerow.network.flare.kits import settle
 
 PID_FILE = "hedgerow.pid"
@@ -95,7 +96,7 @@ def _jobs_of(kit: Path) -> tuple[int, ...]:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        is_job = any(word.endswith((".worker_process", ".runner_process")) for word in words)
+        is_job = "job" in words if GUARD in words else any(word.endswith(".runner_process") for word in words)
         if is_job and str(kit.resolve()) in words:
             found.append(int(folder.name))
     return tuple(found)
