@@ -83,7 +83,8 @@ def check_certificate(kit: Path) -> datetime:
                 f"the {what} is good from {one.not_valid_before_utc:%Y-%m-%d} to {one.not_valid_after_utc:%Y-%m-%d}, "
                 "not today; ask the coordinator for a new kit (hedgerow network provision --renew)."
             )
-    return min(certificate.not_valid_after_utc, root.not_valid_after_utc)
+    until: datetime = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
+    return until
 
 
 def _provision_with_flare(study: Study, authority: Path) -> dict[str, Path]:
