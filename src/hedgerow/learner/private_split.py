@@ -121,7 +121,7 @@ class NoisyCounts:
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """See `PrivateSplit.noisiness`: the standard deviation of a gain, beside a selector's noise."""
         if self.kind == "per-split":
-            return 0.25 * len(schema.splits) * math.sqrt(n_holders)
+            return 0.1 * len(schema.splits) * math.sqrt(n_holders)
         bins_a_side = float(schema.n_bins.mean()) / 2
         return 0.25 * len(schema.columns) * math.sqrt(n_holders * bins_a_side)
 
