@@ -38,11 +38,12 @@ def test_decay_is_the_papers():
     ]
 
 
-@given(st.floats(1e-6, 1.0), st.fractions(min_value="1/1000", max_value=100))
-def test_rounding_a_budget_down_costs_less_than_five_percent(share, total):
-    step = round_down(share * float(total), total)
+@pytest.mark.parametrize(("steps", "kept"), [(4, 0.84), (16, 0.95)])
+@given(share=st.floats(1e-6, 1.0), total=st.fractions(min_value="1/1000", max_value=100))
+def test_rounding_a_budget_down_costs_less_than_a_step(steps, kept, share, total):
+    step = round_down(share * float(total), total, steps)
     assert float(step) <= share * float(total) * (1 + 1e-8)
-    assert float(step) >= share * float(total) * 0.95
+    assert float(step) >= share * float(total) * kept
 
 
 def test_more_rows_and_more_epsilon_are_worth_more_levels():

@@ -21,7 +21,9 @@ from hedgerow.criteria import Criterion, impurity_bound, weighted_impurities
 Epsilon = Fraction | float  # a float only for infinity
 FloatArray = NDArray[np.float64]
 
-STEPS = 16  # budgets are rounded down to powers of 2**(1/16): nodes that share a scale share a call
+# Budgets are rounded down to powers of 2**(1/STEPS): nodes that share a scale share a call. What a node's budget
+# loses is left for the nodes below; what a leaf's loses is lost.
+NODE_STEPS, LEAF_STEPS = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +190,14 @@ def _short(share: Fraction) -> Fraction:
     return Fraction(math.floor(share * 2**24), 2**24)
 
 
-def round_down(epsilon: float, total: Fraction) -> Fraction:
-    """The largest of the budgets total * 2**(-i/16) that is not above epsilon (or above by rounding error)."""
-    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * STEPS - 1e-9)), total)
+def round_down(epsilon: float, total: Fraction, steps: int) -> Fraction:
+    """The largest of the budgets total * 2**(-i/steps) that is not above epsilon (or above by rounding error)."""
+    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * steps - 1e-9)), steps, total)
 
 
 @lru_cache(maxsize=4096)
-def _step(i: int, total: Fraction) -> Fraction:
-    return total * Fraction(math.floor(2.0 ** (-i / STEPS) * 2**30), 2**30)
+def _step(i: int, steps: int, total: Fraction) -> Fraction:
+    return total * Fraction(math.floor(2.0 ** (-i / steps) * 2**30), 2**30)
 
 
 @dataclass(frozen=True)
@@ -271,8 +273,9 @@ class Adaptive:
         criterion = self.criterion
         if criterion is None:
             criterion = Criterion.gini if levels >= 2 else Criterion.error
-        select = round_down(share * self.select, self.epsilon)
-        return NodeBudget(criterion, select, round_down(share * (1 - self.select), self.epsilon))
+        select = round_down(share * self.select, self.epsilon, NODE_STEPS)
+        count = round_down(share * (1 - self.select), self.epsilon, NODE_STEPS)
+        return NodeBudget(criterion, select, count)
 
     def levels(self, node: Standing) -> float:
         """How many more levels below a node are worth their price."""
@@ -288,7 +291,7 @@ class Adaptive:
 
     def leaf(self, left: Epsilon) -> Epsilon:
         """See `BudgetRule.leaf`: all that is left, but for what rounding down costs."""
-        step = round_down(float(left), self.epsilon) if left > 0 else Fraction(0)
+        step = round_down(float(left), self.epsilon, LEAF_STEPS) if left > 0 else Fraction(0)
         return min(step, left)
 
 
