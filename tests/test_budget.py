@@ -38,7 +38,7 @@ def test_decay_is_the_papers():
     ]
 
 
-@pytest.mark.parametrize(("steps", "kept"), [(4, 0.84), (16, 0.95)])
+@pytest.mark.parametrize(("steps", "kept"), [(2, 0.70), (8, 0.91)])
 @given(share=st.floats(1e-6, 1.0), total=st.fractions(min_value="1/1000", max_value=100))
 def test_rounding_a_budget_down_costs_less_than_a_step(steps, kept, share, total):
     step = round_down(share * float(total), total, steps)

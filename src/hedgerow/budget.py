@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 # Budgets are rounded down to powers of 2**(1/STEPS): nodes that share a scale share a call. What a node's budget
 # loses is left for the nodes below; what a leaf's loses is lost.
-NODE_STEPS, LEAF_STEPS = 4, 16
+NODE_STEPS, LEAF_STEPS = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Standing:
     promise: float = 1.0  # how much the splits above gained, compared with what is usual
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeBudget:
     """What one node may cost, and by which criterion its split is chosen.
 
@@ -48,7 +48,7 @@ class NodeBudget:
     count: Epsilon
     weigh: Epsilon = 0
 
-    @property
+    @cached_property
     def total(self) -> Epsilon:
         """All of it."""
         return self.select + self.count + self.weigh
@@ -192,7 +192,17 @@ def _short(share: Fraction) -> Fraction:
 
 def round_down(epsilon: float, total: Fraction, steps: int) -> Fraction:
     """The largest of the budgets total * 2**(-i/steps) that is not above epsilon (or above by rounding error)."""
-    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * steps - 1e-9)), steps, total)
+    return _step(_index(epsilon, total, steps), steps, total)
+
+
+def _index(epsilon: float, total: Fraction, steps: int = NODE_STEPS) -> int:
+    return max(0, math.ceil(-math.log2(epsilon / float(total)) * steps - 1e-9))
+
+
+@lru_cache(maxsize=4096)
+def _node_budget(criterion: Criterion, select: int, count: int, total: Fraction) -> NodeBudget:
+    """Nodes that share a budget share the object, and with it the sum of its parts."""
+    return NodeBudget(criterion, _step(select, NODE_STEPS, total), _step(count, NODE_STEPS, total))
 
 
 @lru_cache(maxsize=4096)
@@ -273,9 +283,10 @@ class Adaptive:
         criterion = self.criterion
         if criterion is None:
             criterion = Criterion.gini if levels >= 2 else Criterion.error
-        select = round_down(share * self.select, self.epsilon, NODE_STEPS)
-        count = round_down(share * (1 - self.select), self.epsilon, NODE_STEPS)
-        return NodeBudget(criterion, select, count)
+        select, count = share * self.select, share * (1 - self.select)
+        return _node_budget(
+            criterion, _index(select, self.epsilon), _index(count, self.epsilon), self.epsilon
+        )
 
     def levels(self, node: Standing) -> float:
         """How many more levels below a node are worth their price."""

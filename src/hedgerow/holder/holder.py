@@ -273,11 +273,13 @@ def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[A
     if all(fact.count(fact[0]) == len(fact) for fact in facts):
         yield tuple(fact[0] for fact in facts), positions
         return
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[
+        tuple[int, ...], list[int]
+    ] = {}  # by identity: hashing a fraction is slow, and equals are shared
     for i in positions.tolist():
-        groups.setdefault(tuple(fact[i] for fact in facts), []).append(i)
-    for shared, here in groups.items():
-        yield shared, np.array(here)
+        groups.setdefault(tuple([id(fact[i]) for fact in facts]), []).append(i)
+    for here in groups.values():
+        yield tuple(fact[here[0]] for fact in facts), np.array(here)
 
 
 def _mix(number: int) -> int:

@@ -148,16 +148,16 @@ class Ledger:
                 along[new] = along[part] if part in along else self._along[part]
                 depth[new] = level + 1
         spent, grant, factor = self._spent, self.grant, self._factor
-        prices: dict[Epsilon, Epsilon] = {}
+        prices: dict[int, Epsilon] = {}  # by identity: hashing a fraction is slow
         entries = []
         for part, epsilon in zip(parts, epsilons, strict=True):
             if part not in along and part not in self._along:
                 raise Refused(f"part {part} is unknown; nothing is released about it.")
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-            price = prices.get(epsilon)
+            price = prices.get(id(epsilon))
             if price is None:
-                price = prices[epsilon] = _exact(epsilon) * factor
+                price = prices[id(epsilon)] = _exact(epsilon) * factor
             level = depth[part] if part in depth else self._depth[part]
             entries.append(Entry(part, level, mechanism, what, price))
             if price == math.inf == grant:  # no privacy: there is nothing to add up
