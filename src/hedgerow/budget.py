@@ -21,8 +21,8 @@ from hedgerow.criteria import Criterion, impurity_bound, weighted_impurities
 Epsilon = Fraction | float  # a float only for infinity
 FloatArray = NDArray[np.float64]
 
-# Budgets are rounded down to powers of 2**(1/STEPS): nodes that share a scale share a call. What a node's budget
-# loses is left for the nodes below; what a leaf's loses is lost.
+# Budgets are rounded to powers of 2**(1/STEPS), so that nodes that share a scale share a call: a node's to the
+# nearest, because the nodes below it plan with what is left in any case, a leaf's down.
 NODE_STEPS, LEAF_STEPS = 2, 8
 
 
@@ -190,13 +190,14 @@ def _short(share: Fraction) -> Fraction:
     return Fraction(math.floor(share * 2**24), 2**24)
 
 
-def round_down(epsilon: float, total: Fraction, steps: int) -> Fraction:
-    """The largest of the budgets total * 2**(-i/steps) that is not above epsilon (or above by rounding error)."""
-    return _step(_index(epsilon, total, steps), steps, total)
+def round_down(epsilon: float, total: Fraction) -> Fraction:
+    """The largest of the budgets total * 2**(-i/8) that is not above epsilon (or above by rounding error)."""
+    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * LEAF_STEPS - 1e-9)), LEAF_STEPS, total)
 
 
-def _index(epsilon: float, total: Fraction, steps: int = NODE_STEPS) -> int:
-    return max(0, math.ceil(-math.log2(epsilon / float(total)) * steps - 1e-9))
+def _nearest(epsilon: float, total: Fraction) -> int:
+    """The i whose budget total * 2**(-i/2) is nearest to epsilon, on a logarithmic scale."""
+    return max(0, round(-math.log2(epsilon / float(total)) * NODE_STEPS))
 
 
 @lru_cache(maxsize=4096)
@@ -285,7 +286,7 @@ class Adaptive:
             criterion = Criterion.gini if levels >= 2 else Criterion.error
         select, count = share * self.select, share * (1 - self.select)
         return _node_budget(
-            criterion, _index(select, self.epsilon), _index(count, self.epsilon), self.epsilon
+            criterion, _nearest(select, self.epsilon), _nearest(count, self.epsilon), self.epsilon
         )
 
     def levels(self, node: Standing) -> float:
@@ -302,7 +303,7 @@ class Adaptive:
 
     def leaf(self, left: Epsilon) -> Epsilon:
         """See `BudgetRule.leaf`: all that is left, but for what rounding down costs."""
-        step = round_down(float(left), self.epsilon, LEAF_STEPS) if left > 0 else Fraction(0)
+        step = round_down(float(left), self.epsilon) if left > 0 else Fraction(0)
         return min(step, left)
 
 
