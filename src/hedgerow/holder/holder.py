@@ -273,9 +273,8 @@ def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[A
     if all(fact.count(fact[0]) == len(fact) for fact in facts):
         yield tuple(fact[0] for fact in facts), positions
         return
-    groups: dict[
-        tuple[int, ...], list[int]
-    ] = {}  # by identity: hashing a fraction is slow, and equals are shared
+    groups: dict[tuple[int, ...], list[int]] = {}
+    # By identity: hashing a fraction is slow, equal ones are shared, and a group too many does no harm.
     for i in positions.tolist():
         groups.setdefault(tuple([id(fact[i]) for fact in facts]), []).append(i)
     for here in groups.values():
