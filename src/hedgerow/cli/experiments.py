@@ -1,0 +1,67 @@
+"""`hedgerow reproduce` and `hedgerow compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hedgerow.cli.console import console, one_sentence
+
+
+@one_sentence()
+def reproduce(
+    figure: Annotated[list[int] | None, typer.Option(min=1, max=3, help="1, 2 or 3; all by default.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="A data set; all seven by default.")] = None,
+    version: Annotated[
+        list[str] | None,
+        typer.Option(help="as_printed (NOT PRIVATE), corrected or hedgerow; all by default."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Trees of each setting: 100, or 5 with --quick.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="5 runs and fewer points.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    out: Annotated[Path, typer.Option(help="Where the CSV and the figures go.")] = Path("reproduction"),
+    report: Annotated[
+        bool, typer.Option("--report", help="Learn nothing; draw and report what is there.")
+    ] = False,
+) -> None:
+    """Learn the trees of the paper's figures, draw them, and check what the paper says about them."""
+    from hedgerow.experiments import cells, plots, runner, statements
+
+    for chosen, known in ((dataset, cells.DATASETS), (version, cells.VERSIONS)):
+        if unknown := set(chosen or ()) - set(known):
+            raise typer.BadParameter(f"there is no {min(unknown)!r}; choose from {', '.join(known)}.")
+    if not report:
+        wanted = cells.cells_of(
+            figure or cells.FIGURES,
+            dataset or cells.DATASETS,
+            version or cells.VERSIONS,
+            runs or (cells.QUICK_RUNS if quick else cells.RUNS),
+            cells.QUICK if quick else cells.FULL,
+        )
+        runner.reproduce(wanted, out, jobs=jobs)
+    if not (out / runner.CSV).exists():
+        raise typer.BadParameter(f"there is no {runner.CSV} in {out} to report.")
+    figures = plots.draw_all(out)
+    console.print(
+        f"{len(figures)} figures are in {out}, the report in {statements.write_report(out, figures)}."
+    )
+
+
+@one_sentence()
+def compare(
+    dataset: Annotated[list[str] | None, typer.Option(help="A data set; five by default.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Seeds of each private model.")] = 10,
+    python: Annotated[
+        str | None, typer.Option(help="The Python of an environment with diffprivlib or interpret.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the CSV and the plot go.")] = Path("comparison"),
+) -> None:
+    """Compare with other libraries: same rows, same epsilons; accuracy, AUC and time."""
+    from hedgerow.experiments import comparison
+
+    page = comparison.compare(tuple(dataset or comparison.DATASETS), runs, python, out, console)
+    console.print(f"The table and the plot are in {page}.")
