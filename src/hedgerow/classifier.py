@@ -28,6 +28,7 @@ from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.record import Record
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree, parse_json
 
@@ -90,6 +91,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     schema_ : Schema
     classes_ : array
     ledger_ : Ledger
+    record_ : Record or None
+        How the tree was trained; kept in the model's file.
     n_features_in_ : int
     """
 
@@ -179,10 +182,22 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self)
         return self.tree_.apply(encode(self._checked_table(X, reset=False), self.schema_))
 
+    @property
+    def record_(self) -> Record | None:
+        """How the tree was trained; None if it was loaded from a file that does not say."""
+        check_is_fitted(self)
+        if hasattr(self, "ledgers_"):
+            return Record.of(self.ledgers_, self.plan_.explain(), str(self.traffic_))
+        loaded: Record | None = self._record
+        return loaded
+
     def save(self, path: str | Path) -> None:
         """Write the model as JSON."""
         check_is_fitted(self)
-        Path(path).write_text(json.dumps(self.tree_.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        plain = self.tree_.to_dict()
+        if record := self.record_:
+            plain["training"] = record.to_dict()
+        Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, schema: Schema | None = None) -> Self:
@@ -191,11 +206,13 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise InvalidModel(f"{Path(path).name!r} is not a text file.") from error
-        tree = Tree.from_dict(parse_json(text))
+        plain = parse_json(text)
+        tree = Tree.from_dict(plain)
+        record = Record.from_dict(plain["training"]) if "training" in plain else None
         if schema is not None and schema != tree.schema:
             raise SchemaMismatch("the model was trained with another schema than the one given.")
         model = cls(schema=tree.schema)
-        model.schema_, model.tree_ = tree.schema, tree
+        model.schema_, model.tree_, model._record = tree.schema, tree, record
         model.classes_ = np.array(tree.schema.classes)
         model.n_features_in_ = len(tree.schema.columns)
         return model

@@ -30,7 +30,8 @@ MAX_COUNT = 1e18  # more rows than there can be; sums of such counts stay far fr
 class Tree:
     """Nodes in depth-first order, the root first; a leaf has split, left and right -1.
 
-    `counts` [node, class] are the estimated class counts of the training rows at each node.
+    `counts` [node, class] are the estimated class counts of the training rows at each node, `noise` [node] the
+    standard deviation that privacy leaves in each of them, if it is known. Trees that predict alike are equal.
     """
 
     schema: Schema
@@ -38,6 +39,7 @@ class Tree:
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     counts: NDArray[np.float64]
+    noise: NDArray[np.float64] | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tree):
@@ -138,6 +140,8 @@ class Tree:
             if split != LEAF:
                 node |= {"split": split, "test": str(self.schema.splits[split]), "left": left, "right": right}
             nodes.append(node)
+        for node, noise in zip(nodes, [] if self.noise is None else self.noise.tolist(), strict=False):
+            node["noise"] = noise
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -167,7 +171,8 @@ class Tree:
         checked = [_checked_node(i, node, len(nodes), schema) for i, node in enumerate(nodes)]
         _check_depth_first(checked)
         split, left, right = (np.array([n[j] for n in checked], dtype=np.int32) for j in range(3))
-        return cls(schema, split, left, right, np.array([n[3] for n in checked], dtype=np.float64))
+        counts = np.array([n[3] for n in checked], dtype=np.float64)
+        return cls(schema, split, left, right, counts, _checked_noise(nodes))
 
 
 def parse_json(text: str) -> Any:
@@ -207,6 +212,17 @@ def _checked_node(index: int, node: Any, n_nodes: int, schema: Schema) -> tuple[
             raise InvalidModel(f"node {index}: {key}={value!r} is out of range.")
     split, left, right = (int(v) for v in links if v is not None)
     return split, left, right, counts
+
+
+def _checked_noise(nodes: list[Mapping[str, Any]]) -> NDArray[np.float64] | None:
+    """The noise of every node, or of none."""
+    noise = [node.get("noise") for node in nodes]
+    if all(n is None for n in noise):
+        return None
+    for index, n in enumerate(noise):
+        if not isinstance(n, int | float) or isinstance(n, bool) or not 0 <= n <= MAX_COUNT:
+            raise InvalidModel(f"node {index}: noise={n!r}; it must be a number from 0 to {MAX_COUNT:g}.")
+    return np.array(noise, dtype=np.float64)
 
 
 def _check_depth_first(nodes: list[tuple[int, int, int, list[float]]]) -> None:

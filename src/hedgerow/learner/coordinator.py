@@ -219,12 +219,15 @@ def assemble(root: Node, schema: Schema) -> Tree:
     place = {node: i for i, node in enumerate(order)}
     split, left, right = (np.full(len(order), LEAF, dtype=np.int32) for _ in range(3))
     counts = np.zeros((len(order), schema.n_classes))
+    variance = np.array([node.variance for node in order])
     for i in reversed(range(len(order))):
         node = order[i]
         if node.is_split and node.children is not None:
             split[i] = node.split
             left[i], right[i] = place[node.children[0]], place[node.children[1]]
             counts[i] = counts[left[i]] + counts[right[i]]
+            # Without noise nothing has estimated the node itself.
+            variance[i] = min(variance[i], variance[left[i]] + variance[right[i]])
         else:
             counts[i] = on_simplex(node.counts)
-    return Tree(schema, split, left, right, counts)
+    return Tree(schema, split, left, right, counts, np.sqrt(variance))

@@ -83,6 +83,16 @@ class Ledger:
         """What may still be spent on the most expensive path."""
         return self.grant - self.spent if math.isfinite(self.grant) else self.grant
 
+    @property
+    def dearest(self) -> list[Entry]:
+        """All releases about some rows that have paid the most: their epsilons add up to `spent`."""
+        above = {new: part for part, into in self._into.items() for new in into}
+        path = [max(self._along, key=self._along.__getitem__)]
+        while path[-1] in above:
+            path.append(above[path[-1]])
+        parts = frozenset(path)
+        return [entry for entry in self.entries if entry.part in parts]
+
     def explain(self) -> str:
         """The account in words, for the person who answers for the data."""
         lines = [f"Granted epsilon {_number(self.grant)}, spent {_number(self.spent)}."]
