@@ -217,6 +217,26 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         model.n_features_in_ = len(tree.schema.columns)
         return model
 
+    def to_onnx(self, *, float32: bool = False) -> Any:
+        """The model for ONNX runtimes, which predict exactly what it does; see `docs/model-format.md`.
+
+        One input a column, named as in the schema; numbers are read as float64, or as float32 if asked.
+        """
+        check_is_fitted(self)
+        from hedgerow.export.onnx import tree_to_onnx
+
+        return tree_to_onnx(self.tree_, float32=float32)
+
+    def to_sql(self, dialect: str, *, probability_of: Any = None) -> str:
+        """An SQL expression that is the predicted class of a row, for "postgres" or "duckdb".
+
+        With `probability_of` it is the probability of that class. Columns are named as in the schema.
+        """
+        check_is_fitted(self)
+        from hedgerow.export.sql import tree_to_sql
+
+        return tree_to_sql(self.tree_, dialect, probability_of=probability_of)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

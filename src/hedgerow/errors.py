@@ -12,6 +12,10 @@ class InvalidSchema(HedgerowError, ValueError):
     """The public description of the data contradicts itself or leaves something out."""
 
 
+class InvalidParameter(HedgerowError, ValueError):
+    """A parameter of training is out of its range."""
+
+
 class InvalidTable(HedgerowError, ValueError):
     """A table does not have the shape that the schema promises."""
 
@@ -42,3 +46,7 @@ class InvalidMessage(HedgerowError, ValueError):
 
 class InvalidStore(HedgerowError):
     """The file of a holder's studies is damaged, foreign, of another version, or cannot be written."""
+
+
+class MissingPackage(HedgerowError, ImportError):
+    """What was asked for needs a package that does not come with Hedgerow itself."""
