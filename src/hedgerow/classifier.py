@@ -18,11 +18,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, schema_from_data
-from hedgerow.errors import InvalidModel, InvalidTable, SchemaMismatch
+from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
+from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
-from hedgerow.learner.coordinator import Coordinator
+from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
@@ -164,6 +165,13 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tables = [(codes, labels)] * (1 if holders is None else len(holders))
         return self._learn(tables, holders)
 
+    def plan(self, n_holders: int = 1) -> Plan:
+        """What training would do, from public facts alone: nothing is read, nothing is spent."""
+        self._check_parameters()
+        if not isinstance(self.schema, Schema):
+            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        return make_plan(self.schema, self._wishes(n_holders))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
         leaves = self.apply(X)
@@ -191,13 +199,17 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         loaded: Record | None = self._record
         return loaded
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as JSON."""
+    def to_json(self) -> str:
+        """The tree, and how it was trained, as JSON text."""
         check_is_fitted(self)
         plain = self.tree_.to_dict()
         if record := self.record_:
             plain["training"] = record.to_dict()
-        Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False), encoding="utf-8")
+        return json.dumps(plain, indent=1, allow_nan=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON; the file appears as a whole or not at all."""
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path, schema: Schema | None = None) -> Self:
@@ -252,26 +264,35 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for codes, labels in tables:
             if codes.n_rows != len(labels):
                 raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
-        max_rows = int(self.max_rows or MAX_ROWS)
         if samples is not None:
             _check_dealt(samples, tables[0][0].n_rows)
-        private = math.isfinite(self.epsilon)
-        epsilon = Fraction(repr(float(self.epsilon))) if private else math.inf
+        wishes = self._wishes(len(tables))
         holders = [
             Holder(
                 GroupedRows(codes, labels, self.schema_, None if samples is None else samples[i]),
                 self._noise(i),
-                Ledger(epsilon, neighbours=self.neighbours, leaks=self._leaks()),
-                max_rows,
+                Ledger(self._grant(), neighbours=self.neighbours, leaks=self._leaks()),
+                wishes.max_rows,
             )
             for i, (codes, labels) in enumerate(tables)
         ]
         self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
         self.ledgers_ = [holder.ledger for holder in holders]
         self.ledger_ = self.ledgers_[0]
-        wishes = Wishes(
-            epsilon=epsilon / 2 if private and self.neighbours == "replace" else epsilon,
-            n_holders=len(holders),
+        plan = make_plan(self.schema_, wishes)
+        network = LocalNetwork([Desk("fit", holder) for holder in holders], study="fit")
+        self.traffic_ = network.traffic
+        self.tree_, self.plan_ = Coordinator(network).learn(self.schema_, plan)
+        return self
+
+    def _grant(self) -> Fraction | float:
+        """What each holder grants: the decimal number that was written, exactly."""
+        return Fraction(repr(float(self.epsilon))) if math.isfinite(self.epsilon) else math.inf
+
+    def _wishes(self, n_holders: int) -> Wishes:
+        return Wishes(
+            epsilon=self._grant() / 2 if self.neighbours == "replace" else self._grant(),
+            n_holders=n_holders,
             method=self.method,
             selector=self.selector,
             criterion=self.criterion,
@@ -281,13 +302,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             max_depth=self.max_depth,
             target_error=self.target_error,
             min_gain=self.min_gain,
-            max_rows=max_rows,
+            max_rows=int(self.max_rows or MAX_ROWS),
         )
-        plan = make_plan(self.schema_, wishes)
-        network = LocalNetwork([Desk("fit", holder) for holder in holders], study="fit")
-        self.traffic_ = network.traffic
-        self.tree_, self.plan_ = Coordinator(network).learn(self.schema_, plan)
-        return self
 
     def _noise(self, holder: int) -> Noise:
         """Noise of one holder; seeded holders have seeds of their own."""
@@ -354,7 +370,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         ):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:
-                raise ValueError(f"{name}={value!r}; choose one of {', '.join(map(repr, allowed))}.")
+                raise InvalidParameter(f"{name}={value!r}; choose one of {', '.join(map(repr, allowed))}.")
         if self.leaf_fraction is not None:
             _check_number(
                 "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1, or None"
@@ -368,14 +384,16 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             if (value := getattr(self, name)) is not None:
                 _check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or None")
         if self.criterion == "root_gini" and isinstance(self.schema, Schema) and self.schema.n_classes != 2:
-            raise ValueError("criterion='root_gini' needs two classes; choose 'gini', 'entropy' or 'error'.")
+            raise InvalidParameter(
+                "criterion='root_gini' needs two classes; choose 'gini', 'entropy' or 'error'."
+            )
 
 
 def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: type = Real) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}; it must be {expected}.")
     if not is_valid(value):
-        raise ValueError(f"{name}={value!r}; it must be {expected}.")
+        raise InvalidParameter(f"{name}={value!r}; it must be {expected}.")
 
 
 def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:

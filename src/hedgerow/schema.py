@@ -1,7 +1,7 @@
 """The public schema: columns with bounds or categories, classes, and the candidate splits that follow.
 
 Everything here is agreed before a row is read, so nothing here is private. The bottom layer: any module
-may import it, it imports only `errors`.
+may import it, it imports only `errors` and `files`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.errors import InvalidSchema
+from hedgerow.files import write_text
 
 FORMAT_VERSION = 1
 MAX_BINS = 65_536
@@ -285,9 +286,9 @@ class Schema:
         """The schema as TOML text, for people to read and edit."""
         plain = self.to_dict()
         columns = plain.pop("columns")
-        lines = [f"{key} = {_toml(value)}" for key, value in plain.items()]
+        lines = [f"{key} = {toml_value(value)}" for key, value in plain.items()]
         for column in columns:
-            lines += ["", "[[columns]]", *(f"{key} = {_toml(value)}" for key, value in column.items())]
+            lines += ["", "[[columns]]", *(f"{key} = {toml_value(value)}" for key, value in column.items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -324,7 +325,7 @@ class Schema:
     def save(self, path: str | Path) -> None:
         """Write a `.toml` or `.json` file."""
         path = Path(path)
-        path.write_text(self.to_toml() if _is_toml(path) else self.to_json(), encoding="utf-8")
+        write_text(path, self.to_toml() if _is_toml(path) else self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -431,12 +432,12 @@ def _column_from_dict(index: int, plain: Any) -> Column:
     return make(**fields)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """One value in TOML; JSON's notation is TOML's for all that a schema holds."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
+        return "[" + ", ".join(toml_value(v) for v in value) + "]"
     return repr(value)
