@@ -1,0 +1,99 @@
+"""What the page says in words: tests, the privacy statement. Plain text; the page escapes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hedgerow.record import Record
+from hedgerow.schema import Numeric, Schema, Split
+
+
+@dataclass(frozen=True)
+class Question:
+    """A split in words: as a short question, and what is true of the rows on either side."""
+
+    question: str
+    yes: str
+    no: str
+
+
+def in_words(split: Split, schema: Schema) -> Question:
+    """A split's question and answers."""
+    column = schema.columns[split.column]
+    name = column.name
+    if isinstance(column, Numeric):
+        cut = float(column.cuts[split.last])
+        exactly = repr(cut).removesuffix(".0")
+        missing_left, missing_right = split.also >= 0, column.missing and split.also < 0
+        return Question(
+            f"{name} ≤ {cut:.6g}" + (" or missing" if missing_left else ""),
+            f"{name} is at most {exactly}" + (", or missing" if missing_left else ""),
+            f"{name} is above {exactly}" + (", or missing" if missing_right else ""),
+        )
+    if split.first == len(column.categories) + 1:
+        return Question(f"{name} is missing", f"{name} is missing", f"{name} is not missing")
+    category = column.categories[split.first]
+    return Question(f"{name} = {category}", f"{name} is {category}", f"{name} is not {category}")
+
+
+def warnings_of(record: Record | None) -> list[str]:
+    """What takes the promise away, a sentence each."""
+    if record is None:
+        return []
+    return [f"{leak[:1].upper()}{leak[1:]}." for leak in record.leaks]
+
+
+def promise(record: Record) -> list[str]:
+    """What epsilon means for this tree, in paragraphs."""
+    epsilon = float(record.epsilon)
+    if math.isinf(epsilon):
+        return ["This tree was learned without noise. It keeps no promise about any row."]
+    odds = math.exp(epsilon)
+    most = 100 * odds / (1 + odds)
+    if record.neighbours == "replace":
+        change = "any one row had held other values"
+        guess = "which of two versions of a row is the true one"
+    else:
+        change = "any one row had been left out, or one more had been in"
+        guess = "whether a particular row was used"
+    several = (
+        " Each of the data holders spends its own epsilon on its own rows: a row is at one holder, and the "
+        "others know nothing of it."
+        if len(record.accounts) > 1
+        else ""
+    )
+    return [
+        f"The tree, and everything else on this page, would have come out almost as likely if {change}: no "
+        f"outcome becomes more than {_factor(odds)} times as likely, or less than 1/{_factor(odds)} as likely. "
+        f"This is differential privacy with epsilon {epsilon:g}.",
+        f"Put as a wager: someone who knows everything but one row, and thinks it a toss of a coin {guess}, can "
+        f"be at most {_chance(most)} sure after seeing all that was released. Before, it was 50%.{several}",
+        "The promise holds against anybody, with any other knowledge and any computer, and nothing computed "
+        "from this page can weaken it.",
+    ]
+
+
+def protected_not(record: Record | None) -> list[str]:
+    """What epsilon does not cover, a sentence each."""
+    copies = "A person with several rows, at one holder or at several, pays once for each of them"
+    if record is not None and math.isfinite(record.epsilon):
+        copies += f": with two rows their epsilon is {2 * float(record.epsilon):g}"
+    return [
+        f"{copies}.",
+        "What is true of people in general. If a tree finds that smoking goes with illness, that can be said of "
+        "any smoker, whether or not they were in the data.",
+        "Other studies of the same rows. Their epsilons add to this one.",
+        "The schema: names, bounds, categories and classes are taken to be public and must not come from the "
+        "rows. Nor that the study took place, who took part, and how long it took.",
+        "Rows typed into this page stay in it. But measuring a model on somebody's rows, as an evaluation does, "
+        "shows something of those rows, and epsilon does not count it.",
+    ]
+
+
+def _factor(odds: float) -> str:
+    return f"{odds:.3g}" if odds < 1e4 else f"{odds:.1e}"
+
+
+def _chance(percent: float) -> str:
+    return f"{percent:.0f}%" if percent < 99 else f"{percent:.6g}%"
