@@ -86,7 +86,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     random_state : int, optional
         None draws cryptographic noise. An integer draws reproducible noise, which protects nobody.
 
-    Attributes:
+    Attributes
     ----------
     tree_ : Tree
     schema_ : Schema
@@ -95,7 +95,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     record_ : Record or None
         How the tree was trained; kept in the model's file.
     n_features_in_ : int
-    """
+    """  # noqa: D416 - as scikit-learn reads it for notebooks
 
     def __init__(
         self,
@@ -228,6 +228,45 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         model.classes_ = np.array(tree.schema.classes)
         model.n_features_in_ = len(tree.schema.columns)
         return model
+
+    def plot(self, *, max_depth: int | None = None, ax: Any = None) -> Any:
+        """Draw the tree with matplotlib, from left to right; the upper branch is the one that passes the test.
+
+        What lies below `max_depth` is counted, not drawn; by default a picture has at most 64 ends of branches.
+        """
+        check_is_fitted(self)
+        from hedgerow.pictures import plot_tree
+
+        return plot_tree(self.tree_, self.record_, max_depth, ax)
+
+    def plot_spending(self) -> list[Any]:
+        """Draw what each holder spent, at which depth and on what, and what is left: one panel a holder."""
+        from hedgerow.pictures import plot_spending
+
+        if (record := self.record_) is None:
+            raise InvalidModel(
+                "the model's file does not say how it was trained, so there is no spending to draw."
+            )
+        return plot_spending(record)
+
+    @property
+    def _repr_html_(self) -> Any:
+        # A property, as scikit-learn's is: where diagrams are switched off there is no such attribute.
+        diagram = super()._repr_html_
+        return lambda: diagram() + self._summary_html()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._summary_html()
+        return bundle
+
+    def _summary_html(self) -> str:
+        if not hasattr(self, "tree_"):
+            return ""
+        from hedgerow.pictures import summary_html
+
+        return summary_html(self.tree_, self.record_)
 
     def to_onnx(self, *, float32: bool = False) -> Any:
         """The model for ONNX runtimes, which predict exactly what it does; see `docs/model-format.md`.

@@ -31,7 +31,7 @@ class Dialect:
             case int():
                 return str(value)
             case float():
-                # With an exponent it is no decimal, whose conversion to a double may be off by one step.
+                # With an exponent it is read as a double; without, DuckDB would read a decimal and convert it.
                 return repr(value) if "e" in repr(value) else f"{value!r}e0"
         text = quoted(value, "'")
         # Plain strings take backslashes as they are, unless an old setting of Postgres says otherwise.

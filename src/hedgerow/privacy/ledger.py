@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
 from hedgerow.errors import BudgetExceeded, Refused
 
@@ -109,6 +110,13 @@ class Ledger:
             nodes = "1 node" if len(prices) == 1 else f"{len(prices)} nodes"
             lines.append(f"  depth {depth:2d}: {what} ({mechanism}), {nodes}, epsilon {each}")
         return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """Draw what rows that paid the most paid at each depth, and what is left, with matplotlib."""
+        from hedgerow.privacy.picture import plot_accounts
+
+        payments = [(entry.depth, entry.what, float(entry.epsilon)) for entry in self.dearest]
+        return plot_accounts([(float(self.grant), float(self.spent), payments)], self.leaks)[0]
 
     def to_json(self) -> str:
         """The account for machines; every epsilon is an exact fraction, as text."""
