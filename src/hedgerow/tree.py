@@ -155,9 +155,12 @@ class Tree:
         """The inverse of `to_dict`; raises `InvalidModel` with the reason, before anything is built."""
         if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
             raise InvalidModel(f"this is not a {FORMAT} file.")
-        if type(plain.get("version")) is not int or plain["version"] != FORMAT_VERSION:
+        version = plain.get("version")
+        if type(version) is not int or version != FORMAT_VERSION:
+            newer = type(version) is int and version > FORMAT_VERSION
+            advice = " A newer Hedgerow wrote it: pip install --upgrade hedgerow." if newer else ""
             raise InvalidModel(
-                f"the model has format version {plain.get('version')!r}; this Hedgerow reads {FORMAT_VERSION}."
+                f"the model has format version {version!r}; this Hedgerow reads {FORMAT_VERSION}.{advice}"
             )
         try:
             schema = Schema.from_dict(plain.get("schema", {}))
