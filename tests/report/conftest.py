@@ -10,7 +10,7 @@ from hedgerow.report import write_report
 PLACES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it runs, nothing else can run an event loop
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PLACES)), None)
