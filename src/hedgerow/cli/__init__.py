@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from hedgerow.cli.audit import audit
+from hedgerow.cli.console import OneSentence, say
 from hedgerow.cli.demo import demo
 from hedgerow.cli.experiments import compare, reproduce
+from hedgerow.cli.model import ledger, report, show
+from hedgerow.cli.predict import evaluate, predict
+from hedgerow.cli.schema import schema_app
+from hedgerow.cli.train import train
 from hedgerow.network.commands import app as network_app
 
-app = typer.Typer(help="Differentially private decision trees.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    cls=OneSentence,
+    help="Differentially private decision trees.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they show variables, and variables hold rows
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        say(version("hedgerow"))
+        raise typer.Exit
 
 
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
     """Differentially private decision trees, learned across data holders who keep their rows."""
 
 
-for command in (demo, audit, reproduce, compare):
+for command in (demo, train, predict, evaluate, show, ledger, report, audit, reproduce, compare):
     app.command()(command)
+app.add_typer(schema_app, name="schema")
 app.add_typer(network_app, name="network")

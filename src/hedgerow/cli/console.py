@@ -1,26 +1,102 @@
-"""What all commands share: where they print, and how a mistake ends."""
+"""What all commands share: where they print, how they show that they are at work, and how a mistake ends.
+
+Results go to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import json
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperGroup
 
 from hedgerow.errors import HedgerowError
 
 console = Console()
+to_owner = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+USAGE = 2  # the exit code of a command that was written wrongly; of everything else that fails it is 1
+# Typer has brought a Click of its own since 0.20, so the class is named by way of one that Typer shows.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+PATIENCE = 1.0  # seconds without a word
+EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
+
+
+class OneSentence(TyperGroup):
+    """Commands in which a user's mistake ends in one sentence, as JSON too where that was asked for."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except (HedgerowError, OSError, MemoryError, ModuleNotFoundError, UsageError) as error:
+            is_ours = isinstance(error, ModuleNotFoundError) and str(error.name).startswith("hedgerow")
+            if is_ours or isinstance(error, BrokenPipeError):  # a bug; a reader that has seen enough
+                raise
+            reason = _sentence(error)
+            to_owner.print(reason, markup=False, highlight=False, soft_wrap=True)
+            if as_json:
+                print_json({"error": reason})
+            raise typer.Exit(USAGE if isinstance(error, UsageError) else 1) from None
+
+
+def _sentence(error: BaseException) -> str:
+    match error:
+        case ModuleNotFoundError(name=str(name)):
+            package = name.partition(".")[0]
+            return f"this needs the package {package}: pip install {EXTRAS.get(package, package)}"
+        case MemoryError():
+            return "there is not enough memory for these rows."
+        case OSError(errno=int(number)):
+            what = "standard output" if error.filename is None else error.filename
+            return _WHY.get(number, "{} cannot be used: " + str(error.strerror) + ".").format(what)
+        case _:
+            format_message = getattr(error, "format_message", error.__str__)
+            return str(format_message())
+
+
+_WHY = {
+    errno.ENOENT: "there is no {}; check how it is written, or make it first.",
+    errno.EISDIR: "{} is a folder; name a file.",
+    errno.ENOTDIR: "{} lies below a file; name a folder that is there.",
+    errno.EACCES: "{} may not be opened by this user; ask for the right to, or name another.",
+    errno.ENOSPC: "there is no room on the disk for {}; nothing was kept of it.",
+}
+
+
+def say(text: str) -> None:
+    """Print for people, with nothing in the text taken for markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print for machines."""
+    sys.stdout.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
-    """End in one sentence where a user's mistake, or a library that only some commands need, is the reason."""
+def progress(what: str) -> Iterator[Callable[[float | None], None]]:
+    """A bar on the owner's terminal from the second second on; called with the share that is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=to_owner, transient=True, disable=not to_owner.is_terminal)
+    task = bar.add_task(what, total=None)
+    late = Timer(PATIENCE, bar.start)
+    late.start()
     try:
-        yield
-    except HedgerowError as error:
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(code=1) from None
-    except ModuleNotFoundError as error:
-        console.print(f"{error}; install hedgerow[experiments].", markup=False)
-        raise typer.Exit(code=1) from None
+        yield lambda done: bar.update(task, completed=done or 0.0, total=None if done is None else 1.0)
+    finally:
+        late.cancel()
+        late.join()
+        bar.stop()

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli.console import console, one_sentence
+from hedgerow.cli.console import console
 
 
-@one_sentence()
 def reproduce(
     figure: Annotated[list[int] | None, typer.Option(min=1, max=3, help="1, 2 or 3; all by default.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="A data set; all seven by default.")] = None,
@@ -51,7 +50,6 @@ def reproduce(
     )
 
 
-@one_sentence()
 def compare(
     dataset: Annotated[list[str] | None, typer.Option(help="A data set; five by default.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Seeds of each private model.")] = 10,

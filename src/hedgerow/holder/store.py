@@ -75,6 +75,12 @@ class Store:
         with _Connection(self.path) as database:
             return {name: Fraction(spent) for name, spent in database.all("SELECT name, spent FROM studies")}
 
+    def granted(self) -> dict[str, Fraction]:
+        """What each study may spend."""
+        with _Connection(self.path) as database:
+            terms = database.all("SELECT name, terms FROM studies")
+        return {name: Fraction(json.loads(text)["epsilon"]) for name, text in terms}
+
     def open_study(self, grant: StudyGrant) -> StoredStudy:
         """The journal of a study, begun or continued; refused while anybody else has it open."""
         return StoredStudy(self, grant)

@@ -1,0 +1,146 @@
+"""`hedgerow schema draft` and `hedgerow schema check`."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow.cli.console import AsJson, print_json, progress, say
+from hedgerow.errors import InvalidSchema, InvalidTable
+from hedgerow.files import write_text
+from hedgerow.schema import Numeric, Schema, toml_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
+
+HEAD = """\
+# What everybody may know about the table before a row of it is read. This draft has the names and the types of
+# {file!r}; bounds, categories and classes are yours to fill in.
+#
+# They must not be read from the rows: the highest age in a table is somebody's age, and a category that occurs
+# once is somebody. Take them from a form, a code book, a law or common sense, as if the table were still empty.
+# Values outside the bounds count as the bound; categories that are not named count together as one.
+#
+# Remove columns that should play no part. `hedgerow schema check` says what is still missing.
+
+version = 1
+"""
+
+
+@schema_app.command()
+def draft(
+    data: Annotated[str, typer.Argument(help="A .csv or .parquet file; - for CSV on standard input.")],
+    label: Annotated[str | None, typer.Option(help="The column that is to be predicted.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
+) -> None:
+    """Write a schema with a table's column names and types, and gaps for a person to fill in."""
+    from hedgerow.tables import TableFile
+
+    file = TableFile(data)
+    types = file.types()
+    if label is not None and label not in types:
+        raise InvalidTable(f"{file.name} has no column {label!r}; it has {', '.join(types)}.")
+    text = HEAD.format(file=file.name) + _label(label, types)
+    text += "".join(_column(name, kind) for name, kind in types.items() if name != label)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(out, text)
+        say(f"The draft is in {out}; fill in the gaps, then: hedgerow schema check {out}")
+
+
+@schema_app.command()
+def check(
+    schema: Annotated[Path, typer.Argument(help="The schema, .toml or .json.")],
+    data: Annotated[
+        list[str] | None, typer.Option(help="Also try to read this table by it: .csv or .parquet.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a schema still lacks, or what it offers; and whether tables can be read by it."""
+    found = _load(schema)
+    for path in data or ():
+        _try_to_read(path, found)
+    if as_json:
+        facts = {"columns": list(found.names), "classes": list(found.classes), "splits": len(found.splits)}
+        print_json({"hash": found.hash, "label": found.label} | facts)
+        return
+    say(
+        f"{schema} is complete: {len(found.columns)} columns, {len(found.splits)} candidate splits, "
+        f"{found.n_classes} classes of {found.label!r}.\nIts hash is {found.hash}."
+    )
+    for path in data or ():
+        say(f"{path} can be read by it.")
+
+
+def _load(path: Path) -> Schema:
+    """The schema, or all that is wrong with it, a sentence each."""
+    try:
+        return Schema.load(path)
+    except InvalidSchema:
+        if path.suffix != ".toml" or len(gaps := _gaps(path.read_text(encoding="utf-8"))) < 2:
+            raise
+    raise InvalidSchema("\n".join(gaps))
+
+
+def _gaps(text: str) -> list[str]:
+    """What is wrong with each column alone, and with the rest."""
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return []
+    columns = plain.get("columns")
+    fine = Schema([Numeric("\0", 0, 1)], label="label", classes=[0]).to_dict()
+    rest = plain | {"columns": fine["columns"]}
+    alone = [fine | {"columns": [column]} for column in (columns if isinstance(columns, list) else ())]
+    sentences = []
+    for part in (rest, *alone):
+        try:
+            Schema.from_dict(part)
+        except InvalidSchema as error:
+            sentences.append(str(error))
+    return sentences
+
+
+def _try_to_read(path: str, schema: Schema) -> None:
+    from hedgerow.tables import TableFile
+
+    file = TableFile(path)
+    with progress(f"reading {file.name}") as done:
+        for block in file.blocks(schema, labels=True):
+            done(block.done)
+
+
+def _label(label: str | None, types: dict[str, pa.DataType]) -> str:
+    if label is None:
+        return "# label =     # the column to predict; take it out of the columns below\n# classes = []  # all that it can be\n"
+    return f"label = {toml_value(label)}  # {types[label]} in the file\n# classes = []  # all that it can be, whether it occurs or not\n"
+
+
+def _column(name: str, kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    lines = ["", "[[columns]]", f"name = {toml_value(name)}  # {kind} in the file"]
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_boolean(kind):
+        lines += ['kind = "categorical"', "categories = [true, false]"]
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        lines += ['kind = "numeric"  # or "categorical" with `categories`, if the numbers are mere names']
+        lines += ["# low =   # the smallest value that is possible, not the smallest that is there"]
+        lines += ["# high =  # the largest that is possible", "thresholds = 10"]
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        lines += [
+            'kind = "categorical"',
+            "# categories = []  # all that are possible, whether they occur or not",
+        ]
+    else:
+        return f"\n# {name!r} is left out: a column of {kind} has to be made a number or a category first.\n"
+    return (
+        "\n".join([*lines, "missing = false  # true if values may be missing, whether any are or not"]) + "\n"
+    )

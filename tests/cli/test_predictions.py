@@ -1,0 +1,90 @@
+"""`hedgerow predict` and `hedgerow evaluate`."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
+
+from hedgerow import Numeric, PrivateTreeClassifier, Schema
+
+from .conftest import SCHEMA, hedgerow, patients
+
+
+def predictions(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text))
+
+
+@pytest.mark.parametrize("data", ["rows.csv", "rows.parquet", "-"])
+def test_predictions_are_those_of_the_model(study, data):
+    stdin = (study / "rows.csv").read_bytes() if data == "-" else None
+    result = hedgerow("predict", "tree.json", data, "--proba", "--keep", "number", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    told, model, table = predictions(result.stdout), PrivateTreeClassifier.load("tree.json"), patients(2_000)
+    X = table[list(SCHEMA.names)]
+    assert told.columns.tolist() == ["number", "ill", "proba_no", "proba_yes"]
+    assert told["number"].tolist() == table["number"].tolist()
+    assert told["ill"].tolist() == model.predict(X).tolist()
+    assert told[["proba_no", "proba_yes"]].to_numpy().tolist() == model.predict_proba(X).tolist()
+
+
+def test_predictions_are_written_as_parquet(study):
+    assert hedgerow("predict", "tree.json", "rows.csv", "--out", "new.parquet").exit_code == 0
+    told = pd.read_parquet("new.parquet")
+    assert told.columns.tolist() == ["ill"]
+    assert (
+        told["ill"].tolist()
+        == predictions(hedgerow("predict", "tree.json", "rows.parquet").stdout)["ill"].tolist()
+    )
+
+
+def test_no_rows_give_no_predictions(study):
+    (study / "none.csv").write_text("age,sex,ward\n")
+    result = hedgerow("predict", "tree.json", "none.csv")
+    assert result.exit_code == 0
+    assert result.stdout.strip() == '"ill"'
+
+
+def test_an_evaluation_agrees_with_scikit_learn_and_says_that_it_is_not_private(study):
+    table = patients(500, seed=1)
+    model, X = PrivateTreeClassifier.load("tree.json"), table[list(SCHEMA.names)]
+    told = json.loads(hedgerow("evaluate", "tree.json", "other.csv", "--json").stdout)
+    assert told["private"] is False
+    assert told["rows"] == 500
+    assert told["accuracy"] == accuracy_score(table["ill"], model.predict(X))
+    assert told["log-loss"] == pytest.approx(log_loss(table["ill"], model.predict_proba(X)), rel=1e-9)
+    assert told["AUC"] == pytest.approx(roc_auc_score(table["ill"] == "yes", model.predict_proba(X)[:, 1]))
+    assert told["confusion"] == confusion_matrix(table["ill"], model.predict(X)).tolist()
+    in_words = hedgerow("evaluate", "tree.json", "other.csv").stdout
+    assert f"accuracy {told['accuracy']:.4f}" in in_words
+    assert "not private" in in_words
+
+
+def test_an_evaluation_of_many_classes_agrees_with_scikit_learn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.uniform(0, 10, 3_000)})
+    table["y"] = np.where(
+        rng.random(3_000) < 0.8, np.minimum(table["x"] // 3, 2), rng.integers(0, 3, 3_000)
+    ).astype(int)
+    table.to_csv("rows.csv", index=False)
+    schema = Schema([Numeric("x", 0, 10, thresholds=4)], label="y", classes=[0, 1, 2])
+    model = PrivateTreeClassifier(schema=schema, epsilon=1.0, random_state=0).fit(table[["x"]], table["y"])
+    model.save("tree.json")
+    told = json.loads(hedgerow("evaluate", "tree.json", "rows.csv", "--json").stdout)
+    shares = model.predict_proba(table[["x"]])
+    assert told["AUC"] == pytest.approx(roc_auc_score(table["y"], shares, multi_class="ovr"))
+    assert told["log-loss"] == pytest.approx(log_loss(table["y"], shares), rel=1e-9)
+    assert told["accuracy"] == model.score(table[["x"]], table["y"])
+
+
+def test_auc_is_not_defined_where_all_rows_are_of_one_class(study):
+    table = patients(500, seed=1)
+    table[table["ill"] == "yes"].to_csv("ill.csv", index=False)
+    told = json.loads(hedgerow("evaluate", "tree.json", "ill.csv", "--json").stdout)
+    assert told["AUC"] is None
+    assert "AUC" not in hedgerow("evaluate", "tree.json", "ill.csv").stdout

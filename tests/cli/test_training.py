@@ -1,0 +1,155 @@
+"""`hedgerow train`: what it learns, what it says, what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hedgerow import Numeric, PrivateTreeClassifier, Schema
+
+from .conftest import SCHEMA, hedgerow, patients
+
+
+@pytest.mark.parametrize("data", ["rows.csv", "rows.parquet", "-"])
+def test_the_command_learns_what_the_classifier_learns(study, data):
+    stdin = (study / "rows.csv").read_bytes() if data == "-" else None
+    result = hedgerow("train", data, "--schema", "schema.toml", "--out", "new.json", "--seed", 3, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    table = patients(2_000)
+    model = PrivateTreeClassifier(schema=SCHEMA, random_state=3).fit(table[list(SCHEMA.names)], table["ill"])
+    assert PrivateTreeClassifier.load("new.json").tree_ == model.tree_
+
+
+def test_several_tables_are_several_holders(study):
+    args = ("train", "rows.csv", "other.csv", "--schema", "schema.toml", "--out", "two.json", "--seed", 3)
+    assert hedgerow(*args).exit_code == 0
+    tables = [patients(2_000), patients(500, seed=1)]
+    model = PrivateTreeClassifier(schema=SCHEMA, random_state=3)
+    model.fit_holders([(table[list(SCHEMA.names)], table["ill"]) for table in tables])
+    assert PrivateTreeClassifier.load("two.json").tree_ == model.tree_
+    assert hedgerow("ledger", "two.json").output.count("granted epsilon 1, spent 0.9") == 2
+
+
+def test_every_parameter_of_the_classifier_is_an_option(study):
+    wanted = {
+        "epsilon": 2.0, "method": "select", "selector": "exponential", "criterion": "entropy", "budget": "decay",
+        "leaf_fraction": 0.3, "max_splits": 7, "max_depth": 3, "target_error": 0.2, "min_gain": 0.01,
+        "max_rows": 4000, "neighbours": "replace", "random_state": 5,
+    }  # fmt: skip
+    assert wanted.keys() == PrivateTreeClassifier().get_params().keys() - {"schema"}
+    options = [
+        f"--{'seed' if name == 'random_state' else name.replace('_', '-')}={value}"
+        for name, value in wanted.items()
+    ]
+    result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--out", "new.json", *options)
+    assert result.exit_code == 0, result.output
+    table = patients(2_000)
+    model = PrivateTreeClassifier(schema=SCHEMA, **wanted).fit(table[list(SCHEMA.names)], table["ill"])
+    assert PrivateTreeClassifier.load("new.json").to_json() == model.to_json()
+
+
+def test_noise_is_cryptographic_unless_a_seed_is_given(study):
+    trees = []
+    for _ in range(2):
+        result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json")
+        assert json.loads(result.stdout)["private"] is True
+        trees.append(PrivateTreeClassifier.load("tree.json").tree_)
+    assert trees[0] != trees[1]  # equal by chance with probability far below 1e-6: every count would be
+    for option, leak in (("--seed=1", "seeded"), ("--epsilon=inf", "infinite")):
+        args = ("train", "rows.csv", "--schema", "schema.toml", option)
+        assert "NOT PRIVATE" in hedgerow(*args).stdout
+        told = json.loads(hedgerow(*args, "--json").stdout)
+        assert told["private"] is False
+        assert leak in told["training"]["leaks"][0]
+        assert "NOT PRIVATE" in hedgerow("show", "tree.json").stdout
+        assert "NOT PRIVATE" in hedgerow("ledger", "tree.json").stdout
+
+
+def test_training_tells_nothing_that_is_not_in_the_model(study):
+    """The model's file holds released numbers only; whatever else were printed would have to come from the rows."""
+    result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json")
+    model = PrivateTreeClassifier.load("tree.json")
+    tree = model.tree_
+    assert json.loads(result.stdout) == {
+        "model": "tree.json",
+        "private": True,
+        "schema": SCHEMA.hash,
+        "splits": tree.n_splits,
+        "leaves": tree.n_leaves,
+        "depth": tree.depth,
+        "training": model.record_.to_dict(),
+    }
+    assert not result.stderr
+    in_words = hedgerow("train", "rows.csv", "--schema", "schema.toml")
+    model = PrivateTreeClassifier.load("tree.json")
+    for line in model.record_.plan:
+        assert line in in_words.stdout
+    assert len(in_words.stdout.splitlines()) == len(model.record_.plan) + 3
+    assert not in_words.stderr
+    # The file itself: the tree and the record, nothing of the table but what the schema says of it.
+    kept = json.loads(Path("tree.json").read_text())
+    assert kept.keys() == {"format", "version", "schema_hash", "schema", "nodes", "training"}
+    assert kept["training"].keys() == {"version", "neighbours", "leaks", "plan", "traffic", "holders"}
+    assert "rows.csv" not in Path("tree.json").read_text()
+
+
+def test_a_model_keeps_what_show_and_ledger_say(study):
+    record = PrivateTreeClassifier.load("tree.json").record_
+    told = hedgerow("ledger", "tree.json").stdout
+    account = record.accounts[0]
+    assert f"Holder 1 granted epsilon 1, spent {float(account.spent):.6g}" in told
+    assert json.loads(hedgerow("ledger", "tree.json", "--json").stdout) == record.to_dict()
+    shown = hedgerow("show", "tree.json").stdout
+    assert shown.strip() == PrivateTreeClassifier.load("tree.json").tree_.export_text()
+    assert len(json.loads(hedgerow("show", "tree.json", "--json").stdout)["nodes"]) >= 3
+
+
+TRAIN = "import sys; from hedgerow.cli import app; app(sys.argv[1:])"
+COLUMNS = 20
+
+
+def write_rows(path: Path, n: int) -> None:
+    """A table in row groups, made and written piece by piece."""
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(COLUMNS)]
+    schema = pa.schema([*((name, pa.float64()) for name in names), ("y", pa.int64())])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for start in range(0, n, 100_000):
+            size = min(100_000, n - start)
+            x = {name: rng.normal(size=size) for name in names}
+            writer.write_table(pa.table(x | {"y": (x["x0"] > 0).astype(np.int64)}, schema=schema))
+
+
+def peak(args: list[object]) -> int:
+    """The most memory, in bytes, that a training process has ever had."""
+    process = subprocess.Popen([sys.executable, "-c", TRAIN, *map(str, args)], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    return usage.ru_maxrss * 1024
+
+
+def test_training_never_has_the_table_in_memory(tmp_path):
+    """At 5 million rows the codes are 100 MB, and the whole process stays within twice that above its start.
+
+    Here they are 20 MB, and the few pages of each column that Arrow has open count for more.
+    """
+    n, pages = 1_000_000, 56 * 2**20
+    Schema([Numeric(f"x{i}", -3, 3) for i in range(COLUMNS)], label="y", classes=[0, 1]).save(
+        tmp_path / "schema.toml"
+    )
+    write_rows(tmp_path / "few.parquet", 1_000)
+    write_rows(tmp_path / "many.parquet", n)
+    args = ["--schema", tmp_path / "schema.toml", "--out", tmp_path / "tree.json"]
+    peak(["train", tmp_path / "few.parquet", *args])  # compiles
+    start = peak(["train", tmp_path / "few.parquet", *args])
+    codes, table = n * COLUMNS, 8 * n * COLUMNS
+    assert 2 * codes + pages < 0.7 * table  # or the test could not fail
+    assert peak(["train", tmp_path / "many.parquet", *args]) - start < 2 * codes + pages
