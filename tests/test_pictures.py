@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html import escape
 
 import matplotlib as mpl
@@ -13,6 +14,7 @@ import sklearn
 from matplotlib import pyplot as plt
 
 from hedgerow import Categorical, InvalidModel, Numeric, PrivateTreeClassifier, Schema
+from hedgerow.errors import MissingPackage
 
 mpl.use("Agg")
 SCHEMA = Schema(
@@ -153,3 +155,19 @@ def test_a_model_of_unknown_training_draws_its_tree_and_says_so(tmp_path):
     assert "does not say how it was trained" in bare._repr_html_()
     with pytest.raises(InvalidModel, match="does not say how it was trained"):
         bare.plot_spending()
+
+
+def test_a_tree_of_a_single_leaf_is_drawn():
+    model = trained(epsilon=np.inf, min_gain=1.0)
+    assert model.tree_.n_splits == 0
+    (label,) = texts(model.plot())
+    assert label.startswith("yes  ")
+    assert label.endswith(" of ~3,000")
+
+
+def test_without_matplotlib_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    model = trained()
+    for draw in (model.plot, model.plot_spending, model.ledger_.plot):
+        with pytest.raises(MissingPackage, match=r"pip install 'hedgerow\[plot\]'"):
+            draw()

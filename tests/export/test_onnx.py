@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnxruntime
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 from kinds import KINDS, random_model, random_rows
 
 from hedgerow import Categorical, Numeric, Schema
+from hedgerow.errors import MissingPackage
 from hedgerow.export.onnx import missing_value
 
 
@@ -75,3 +78,9 @@ def test_inputs_are_named_as_the_columns_and_say_how_to_write_a_missing_value():
     inputs = {i.name: i.doc_string for i in random_model(schema, 3).to_onnx().graph.input}
     assert list(inputs) == ["age", "sex", "text", "code"]
     assert [text.split(" where")[0] for text in inputs.values()] == ["NaN", "''", "'??'", str(1 - 2**63)]
+
+
+def test_without_onnx_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow\[onnx\]'"):
+        random_model(KINDS["numbers"], 1).to_onnx()
