@@ -10,15 +10,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.budget import SCHEDULES, Adaptive, Scheduled, Standing, Unlimited, promise, round_down
+from hedgerow.budget import (
+    GRAINS,
+    SCHEDULES,
+    Adaptive,
+    NodeBudgets,
+    Scheduled,
+    Standing,
+    Unlimited,
+    priced,
+    promise,
+    round_down,
+)
 from hedgerow.criteria import Criterion
 
 EPSILON = Fraction(1)
 ADAPTIVE = Adaptive(epsilon=EPSILON, n_candidates=159, n_classes=2, max_rows=2**31 - 1)
 
 
-def standing(rows: float, left: Fraction = EPSILON, depth: int = 1, hope: float = 1.0) -> Standing:
-    return Standing(depth, np.array([0.75 * rows, 0.25 * rows]), left, hope)
+def standing(rows: float, left: int = GRAINS, depth: int = 1, hope: float = 1.0) -> Standing:
+    """One node."""
+    counts = np.array([[0.75 * rows, 0.25 * rows]])
+    return Standing(np.array([depth]), counts, np.array([left]), np.array([hope]))
+
+
+def is_leaf(budget: NodeBudgets) -> bool:
+    return not budget.select.any()
+
+
+def test_grains_add_up_exactly():
+    prices = priced(np.array([GRAINS // 4, 3 * (GRAINS // 4), GRAINS // 4]), Fraction(3, 10))
+    assert list(prices) == [Fraction(3, 40), Fraction(9, 40), Fraction(3, 40)]
+    assert len(prices.items) == 2
+    assert list(priced(np.array([1, 7]), math.inf)) == [math.inf, math.inf]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -38,61 +62,61 @@ def test_decay_is_the_papers():
     ]
 
 
-@given(st.floats(1e-6, 1.0), st.fractions(min_value="1/1000", max_value=100))
-def test_rounding_a_leafs_budget_down_costs_less_than_a_step(share, total):
-    step = round_down(share * float(total), total)
-    assert float(step) <= share * float(total) * (1 + 1e-8)
-    assert float(step) >= share * float(total) * 0.91
+@given(st.integers(2**12, GRAINS))
+def test_rounding_a_leafs_budget_down_costs_less_than_a_step(grains):
+    [step] = round_down(np.array([grains]))
+    assert 0.91 * grains <= step <= grains * (1 + 1e-8)
 
 
 def test_more_rows_and_more_epsilon_are_worth_more_levels():
-    levels = [ADAPTIVE.levels(standing(rows)) for rows in (0, 100, 1_000, 30_000, 1_000_000)]
+    levels = [ADAPTIVE.levels(standing(rows))[0] for rows in (0, 100, 1_000, 30_000, 1_000_000)]
     assert levels == sorted(levels)
     assert levels[0] == 0
-    assert ADAPTIVE.levels(standing(30_000, EPSILON / 10)) < ADAPTIVE.levels(standing(30_000))
+    assert ADAPTIVE.levels(standing(30_000, GRAINS // 10)) < ADAPTIVE.levels(standing(30_000))
     assert ADAPTIVE.levels(standing(30_000, hope=2.0)) > ADAPTIVE.levels(standing(30_000))
 
 
 def test_levels_solve_their_equation():
     node = standing(30_000)
-    r = ADAPTIVE.levels(node)
+    [r] = ADAPTIVE.levels(node)
     impurity = 2 * (30_000 - (22_500**2 + 7_500**2) / 30_000)
     assert r * 1.6**r == pytest.approx(0.2 * impurity / ((4 + 0.5) * math.log(159)), rel=1e-4)
 
 
 def test_a_small_node_is_a_leaf_and_gets_all_that_is_left():
-    assert ADAPTIVE.node(standing(20)) is None
-    assert ADAPTIVE.leaf(Fraction(1, 2)) == Fraction(1, 2)
-    assert ADAPTIVE.leaf(Fraction(0)) == 0
+    assert is_leaf(ADAPTIVE.nodes(standing(20)))
+    assert ADAPTIVE.leaves(np.array([GRAINS // 2, 0])).tolist() == [GRAINS // 2, 0]
 
 
 def test_the_last_level_planned_is_chosen_by_error():
-    deep, last = ADAPTIVE.node(standing(30_000)), ADAPTIVE.node(standing(400))
-    assert deep is not None
-    assert deep.criterion == Criterion.gini
-    assert last is not None
-    assert last.criterion == Criterion.error
+    deep, last = ADAPTIVE.nodes(standing(30_000)), ADAPTIVE.nodes(standing(400))
+    assert not is_leaf(deep)
+    assert deep.criterion == [Criterion.gini]
+    assert not is_leaf(last)
+    assert last.criterion == [Criterion.error]
 
 
 def test_a_users_criterion_is_kept_and_max_depth_ends_the_plan():
     rule = Adaptive(EPSILON, 159, 2, 2**31 - 1, criterion=Criterion.gini, max_depth=2)
-    budget = rule.node(standing(30_000, depth=2))
-    assert budget is not None
-    assert budget.criterion == Criterion.gini
-    assert rule.node(standing(30_000, depth=3)) is None
+    budget = rule.nodes(standing(30_000, depth=2))
+    assert not is_leaf(budget)
+    assert budget.criterion == [Criterion.gini]
+    assert is_leaf(rule.nodes(standing(30_000, depth=3)))
 
 
-@given(st.integers(0, 10**7), st.integers(1, 1000))
+@given(st.integers(0, 10**7), st.integers(0, 1000))
 def test_a_node_never_plans_more_than_its_path_has_left(rows, thousandth):
-    left = Fraction(thousandth, 1000)
-    budget = ADAPTIVE.node(standing(rows, left))
-    assert budget is None or 0 < budget.total <= left
+    left = thousandth * GRAINS // 1000
+    budget = ADAPTIVE.nodes(standing(rows, left))
+    assert budget.total <= left
+    assert is_leaf(budget) == (budget.total == 0)
 
 
 def test_without_privacy_everything_but_a_pure_node_is_evaluated():
     rule = Unlimited(Criterion.gini)
-    assert rule.node(Standing(1, np.array([5.0, 0.0]), math.inf)) is None
-    assert rule.node(Standing(1, np.array([5.0, 1.0]), math.inf)) is not None
+    counts = np.array([[5.0, 0.0], [5.0, 1.0], [0.0, 0.0]])
+    budgets = rule.nodes(Standing(np.ones(3, dtype=np.int64), counts, np.full(3, GRAINS), np.ones(3)))
+    assert (budgets.select > 0).tolist() == [False, True, True]
 
 
 def test_a_schedule_plans_its_depth_from_the_number_of_rows():
@@ -110,13 +134,13 @@ def test_a_schedule_plans_its_depth_from_the_number_of_rows():
     assert isinstance(few, Scheduled)
     assert isinstance(many, Scheduled)
     assert few.depths < many.depths
-    total = rule.root + rule.leaf(EPSILON)
+    total = rule.root + rule.leaves(np.array([GRAINS]))[0]
     for depth in range(1, many.depths + 1):
-        budget = many.node(standing(10, depth=depth))
-        assert budget is not None
-        total += budget.total
-    assert EPSILON - Fraction(1, 2**18) < total <= EPSILON
-    assert many.node(standing(10, depth=many.depths + 1)) is None
+        budget = many.nodes(standing(10, depth=depth))
+        assert not is_leaf(budget)
+        total += budget.total[0]
+    assert 0.999999 * GRAINS < total <= GRAINS
+    assert is_leaf(many.nodes(standing(10, depth=many.depths + 1)))
 
 
 def test_a_good_split_raises_the_promise_and_a_useless_one_lowers_it():
@@ -130,11 +154,13 @@ def test_a_good_split_raises_the_promise_and_a_useless_one_lowers_it():
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_shares_of_very_many_depths_stay_short(name):
+def test_shares_of_very_many_depths_stay_within_epsilon(name):
     rule = Scheduled(
         Criterion.gini, EPSILON, name, 3_000, ADAPTIVE, Fraction(15, 100), Fraction(3, 100), Fraction(3, 4)
     )
-    for depth in (1, 7, 20):
-        budget = rule.node(standing(10, depth=depth))
-        assert budget is not None
-        assert budget.select.denominator < 2**30
+    depth = np.arange(1, 3_002)
+    nodes = Standing(depth, np.ones((3_001, 2)), np.full(3_001, GRAINS), np.ones(3_001))
+    budgets = rule.nodes(nodes)
+    assert budgets.total.sum() + rule.root + rule.leaves(np.array([GRAINS]))[0] <= GRAINS
+    assert (budgets.select[:20] > 0).all()
+    assert budgets.total[-1] == 0

@@ -24,22 +24,13 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import (
-    ROOT,
-    CountCells,
-    CountColumns,
-    CountLabels,
-    CountRows,
-    CountSplits,
-    Grow,
-    IntArray,
-    Query,
-)
+from hedgerow.messages import ROOT, CountCells, CountColumns, CountLabels, CountRows, CountSplits, Grow, Query
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SecureNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.repeated import IntArray
 from hedgerow.schema import Numeric, Schema
 from hedgerow.tree import LEAF, Tree
 

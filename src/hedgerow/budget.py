@@ -2,6 +2,9 @@
 
 A node pays for choosing its split and for counting the split's cells; a leaf pays for its class counts with
 what its path has left. Rules see public facts and noisy estimates only, so what they decide is free.
+
+Budgets are whole numbers of grains, of which epsilon has 2**40: sums along a path are exact, for all the nodes
+of a wave at once.
 """
 
 from __future__ import annotations
@@ -10,56 +13,81 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, impurity_bound, weighted_impurities
+from hedgerow.repeated import Epsilon, IntArray, Repeated
 
-Epsilon = Fraction | float  # a float only for infinity
 FloatArray = NDArray[np.float64]
+
+GRAINS = 2**40
+LEAST = 2**12  # a node's budget below this buys nothing but noise of millions of rows
 
 # Budgets are rounded to powers of 2**(1/STEPS), so that nodes that share a scale share a call: a node's to the
 # nearest, because the nodes below it plan with what is left in any case, a leaf's down.
 NODE_STEPS, LEAF_STEPS = 2, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What is known of a node before it is evaluated; all of it public or released."""
+def priced(grains: IntArray, epsilon: Epsilon) -> Repeated[Epsilon]:
+    """So many grains of epsilon each."""
+    if math.isinf(epsilon):
+        return Repeated([epsilon], np.zeros(len(grains), dtype=np.int64))
+    return Repeated.of_numbers(grains, lambda n: _price(n, epsilon))
 
-    depth: int  # the root's is 1
-    counts: FloatArray  # [class], the estimate so far, non-negative
-    left: Epsilon  # what its path may still spend
-    promise: float = 1.0  # how much the splits above gained, compared with what is usual
+
+@lru_cache(maxsize=4096)
+def _price(grains: int, epsilon: Epsilon) -> Epsilon:
+    return epsilon * Fraction(grains, GRAINS)
 
 
 @dataclass(frozen=True)
-class NodeBudget:
-    """What one node may cost, and by which criterion its split is chosen.
+class Standing:
+    """What is known of nodes before they are evaluated; all of it public or released."""
 
-    `weigh` counts its rows (the paper's weights), `select` chooses a split, `count` counts the split's cells.
+    depth: IntArray  # [node], the root's is 1
+    counts: FloatArray  # [node, class], the estimate so far, non-negative
+    left: IntArray  # [node], grains that the path may still spend
+    promise: FloatArray  # [node], how much the splits above gained, compared with what is usual
+
+
+@dataclass(frozen=True)
+class NodeBudgets:
+    """What nodes may cost, in grains [node], and by which criterion their splits are chosen.
+
+    `weigh` counts a node's rows (the paper's weights), `select` chooses a split, `count` counts the split's
+    cells. A node that is to be a leaf has nothing to select with.
     """
 
-    criterion: Criterion
-    select: Epsilon
-    count: Epsilon
-    weigh: Epsilon = 0
+    criterion: IntArray
+    select: IntArray
+    count: IntArray
+    weigh: IntArray
 
-    @cached_property
-    def total(self) -> Epsilon:
+    @property
+    def total(self) -> IntArray:
         """All of it."""
         return self.select + self.count + self.weigh
+
+    def at(self, nodes: IntArray) -> NodeBudgets:
+        """The budgets of some of the nodes, by place."""
+        return NodeBudgets(self.criterion[nodes], self.select[nodes], self.count[nodes], self.weigh[nodes])
+
+    def criteria(self) -> Repeated[Criterion]:
+        """The criterion of each node."""
+        return Repeated.of_numbers(self.criterion, Criterion)
 
 
 class BudgetRule(Protocol):
     """Decides what to spend, as the tree grows."""
 
     @property
-    def root(self) -> Epsilon:
-        """What the first release, the class counts of all rows, may cost; 0 for no such release."""
+    def root(self) -> int:
+        """Grains for the first release, the class counts of all rows; 0 for no such release."""
 
     def settle(self, root: Standing) -> BudgetRule:
         """The rule, once the class counts of all rows are (roughly) known."""
@@ -67,19 +95,19 @@ class BudgetRule(Protocol):
     def explain(self, root: Standing) -> list[str]:
         """What the rule does and why, in sentences."""
 
-    def node(self, node: Standing) -> NodeBudget | None:
-        """The budget of a node; None if it is to be a leaf."""
+    def nodes(self, nodes: Standing) -> NodeBudgets:
+        """The budgets of nodes."""
 
-    def leaf(self, left: Epsilon) -> Epsilon:
-        """What a leaf's class counts may cost when its path has `left`."""
+    def leaves(self, left: IntArray) -> IntArray:
+        """Grains for the class counts of leaves whose paths have `left`."""
 
 
 @dataclass(frozen=True)
 class Unlimited:
-    """epsilon = infinity."""
+    """epsilon = infinity, of which one grain is enough for everything."""
 
     criterion: Criterion
-    root: Epsilon = 0
+    root: int = 0
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`."""
@@ -91,15 +119,15 @@ class Unlimited:
         del root
         return ["epsilon is infinite: exact counts, no noise, no privacy."]
 
-    def node(self, node: Standing) -> NodeBudget | None:
-        """Everything, unless the node is pure."""
-        counts = node.counts.tolist()  # quicker than NumPy for so few
-        pure = 0 < sum(counts) == max(counts)
-        return None if pure else NodeBudget(self.criterion, math.inf, math.inf)
+    def nodes(self, nodes: Standing) -> NodeBudgets:
+        """See `BudgetRule.nodes`: pure nodes are leaves."""
+        rows = nodes.counts.sum(axis=1)
+        impure = ((rows == 0) | (rows > nodes.counts.max(axis=1))).astype(np.int64)
+        return NodeBudgets(np.full(len(rows), self.criterion), impure, impure, np.zeros_like(impure))
 
-    def leaf(self, left: Epsilon) -> Epsilon:
-        """Everything."""
-        return left
+    def leaves(self, left: IntArray) -> IntArray:
+        """See `BudgetRule.leaves`."""
+        return np.ones_like(left)
 
 
 def uniform(depth: int, depths: int) -> Fraction:
@@ -145,15 +173,15 @@ class Scheduled:
     weigh: Fraction = Fraction(0)
 
     @property
-    def root(self) -> Epsilon:
+    def root(self) -> int:
         """See `BudgetRule.root`."""
-        return self.epsilon * self.root_fraction
+        return math.floor(GRAINS * self.root_fraction)
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`."""
         if self.depths is not None:
             return self
-        return replace(self, depths=max(1, round(self.planner.levels(root))))
+        return replace(self, depths=max(1, round(float(self.planner.levels(root)[0]))))
 
     def explain(self, root: Standing) -> list[str]:
         """See `BudgetRule.explain`."""
@@ -168,47 +196,42 @@ class Scheduled:
             f"The criterion is {self.criterion.name}.",
         ]
 
-    def node(self, node: Standing) -> NodeBudget | None:
-        """See `BudgetRule.node`."""
-        if self.depths is None or node.depth > self.depths:
-            return None
-        inner = self.epsilon * (1 - self.leaf_fraction - self.root_fraction)
-        share = _short(inner * SCHEDULES[self.schedule](node.depth, self.depths))
-        if share == 0:
-            return None
-        weigh = share * self.weigh
-        select = (share - weigh) * self.select
-        return NodeBudget(self.criterion, select, share - weigh - select, weigh)
+    def nodes(self, nodes: Standing) -> NodeBudgets:
+        """See `BudgetRule.nodes`."""
+        depths, which = np.unique(nodes.depth, return_inverse=True)
+        select, count, weigh = np.array([self._at_depth(d) for d in depths.tolist()]).T[:, which.ravel()]
+        return NodeBudgets(np.full(len(which), self.criterion), select, count, weigh)
 
-    def leaf(self, left: Epsilon) -> Epsilon:
-        """See `BudgetRule.leaf`: the fixed share; what a short path has left over stays unspent."""
-        return min(self.epsilon * self.leaf_fraction, left)
+    def _at_depth(self, depth: int) -> tuple[int, int, int]:
+        """Grains to select with, to count with and to weigh with."""
+        if self.depths is None or depth > self.depths:
+            return 0, 0, 0
+        inner = 1 - self.leaf_fraction - self.root_fraction
+        share = math.floor(GRAINS * inner * SCHEDULES[self.schedule](depth, self.depths))
+        if share < LEAST:
+            return 0, 0, 0
+        weigh = math.floor(share * self.weigh)
+        select = math.floor((share - weigh) * self.select)
+        return select, share - weigh - select, weigh
 
-
-def _short(share: Fraction) -> Fraction:
-    """Rounded down to a multiple of 2**-24: many depths would make hundreds of digits, and less buys nothing."""
-    return Fraction(math.floor(share * 2**24), 2**24)
-
-
-def round_down(epsilon: float, total: Fraction) -> Fraction:
-    """The largest of the budgets total * 2**(-i/8) that is not above epsilon (or above by rounding error)."""
-    return _step(max(0, math.ceil(-math.log2(epsilon / float(total)) * LEAF_STEPS - 1e-9)), LEAF_STEPS, total)
+    def leaves(self, left: IntArray) -> IntArray:
+        """See `BudgetRule.leaves`: the fixed share; what a short path has left over stays unspent."""
+        return np.minimum(math.floor(GRAINS * self.leaf_fraction), left)
 
 
-def _nearest(epsilon: float, total: Fraction) -> int:
-    """The i whose budget total * 2**(-i/2) is nearest to epsilon, on a logarithmic scale."""
-    return max(0, round(-math.log2(epsilon / float(total)) * NODE_STEPS))
+def round_down(grains: IntArray) -> IntArray:
+    """The largest of the budgets 2**(-i/8) of epsilon that is not above (or above by rounding error)."""
+    return _step(np.ceil(-np.log2(grains / GRAINS) * LEAF_STEPS - 1e-9), LEAF_STEPS)
 
 
-@lru_cache(maxsize=4096)
-def _node_budget(criterion: Criterion, select: int, count: int, total: Fraction) -> NodeBudget:
-    """Nodes that share a budget share the object, and with it the sum of its parts."""
-    return NodeBudget(criterion, _step(select, NODE_STEPS, total), _step(count, NODE_STEPS, total))
+def _nearest(grains: FloatArray) -> IntArray:
+    """The nearest of the budgets 2**(-i/2) of epsilon, on a logarithmic scale."""
+    return _step(np.rint(-np.log2(grains / GRAINS) * NODE_STEPS), NODE_STEPS)
 
 
-@lru_cache(maxsize=4096)
-def _step(i: int, steps: int, total: Fraction) -> Fraction:
-    return total * Fraction(math.floor(2.0 ** (-i / steps) * 2**30), 2**30)
+def _step(i: FloatArray, steps: int) -> IntArray:
+    grains: IntArray = np.floor(2.0 ** (-np.maximum(i, 0) / steps) * GRAINS).astype(np.int64)
+    return grains
 
 
 @dataclass(frozen=True)
@@ -242,9 +265,9 @@ class Adaptive:
     rise: float = 1.1
 
     @property
-    def root(self) -> Epsilon:
+    def root(self) -> int:
         """See `BudgetRule.root`."""
-        return self.epsilon * self.root_fraction
+        return math.floor(GRAINS * self.root_fraction)
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`: every node decides for itself."""
@@ -253,9 +276,9 @@ class Adaptive:
 
     def explain(self, root: Standing) -> list[str]:
         """See `BudgetRule.explain`."""
-        levels = self.levels(root)
-        impurity = float(weighted_impurities(root.counts, Criterion.gini))
-        noise = self._selection_noise(root.left) * math.log(max(self.n_candidates, 2))
+        [levels] = self.levels(root)
+        [impurity] = weighted_impurities(root.counts, Criterion.gini)
+        [noise] = self._selection_noise(root.left) * math.log(max(self.n_candidates, 2))
         plan = (
             f"about {levels:.1f} levels are planned below the root"
             if levels >= self.least_levels
@@ -274,37 +297,36 @@ class Adaptive:
             else "The criterion is gini; error for the last level planned, where it needs half the noise.",
         ]
 
-    def node(self, node: Standing) -> NodeBudget | None:
-        """See `BudgetRule.node`."""
-        levels = self.levels(node)
-        if levels < self.least_levels:
-            return None
-        rise, span = self.rise, levels + self.leaf_levels
-        share = float(node.left) * (rise - 1) / (rise**span - 1)
-        criterion = self.criterion
-        if criterion is None:
-            criterion = Criterion.gini if levels >= 2 else Criterion.error
-        select, count = share * self.select, share * (1 - self.select)
-        return _node_budget(
-            criterion, _nearest(select, self.epsilon), _nearest(count, self.epsilon), self.epsilon
-        )
+    def nodes(self, nodes: Standing) -> NodeBudgets:
+        """See `BudgetRule.nodes`."""
+        levels = self.levels(nodes)
+        span = np.maximum(levels, self.least_levels) + self.leaf_levels
+        share = np.maximum(nodes.left, 1) * (self.rise - 1) / (self.rise**span - 1)
+        select, count = _nearest(share * self.select), _nearest(share * (1 - self.select))
+        is_leaf = (levels < self.least_levels) | (count < LEAST)
+        select[is_leaf] = count[is_leaf] = 0
+        criterion = np.full(len(levels), self.criterion)
+        if self.criterion is None:
+            criterion = np.where(levels >= 2, Criterion.gini, Criterion.error)
+        return NodeBudgets(criterion, select, count, np.zeros_like(select))
 
-    def levels(self, node: Standing) -> float:
-        """How many more levels below a node are worth their price."""
-        impurity = float(weighted_impurities(node.counts, Criterion.gini))
-        noise = (self._selection_noise(node.left) + self.sampling) * math.log(max(self.n_candidates, 2))
-        levels = _levels(self.reach * math.sqrt(node.promise) * impurity / noise, self.growth)
-        return levels if self.max_depth is None else min(levels, self.max_depth - node.depth + 1)
+    def levels(self, nodes: Standing) -> FloatArray:
+        """How many more levels below each node are worth their price."""
+        impurity = weighted_impurities(nodes.counts, Criterion.gini)
+        noise = (self._selection_noise(nodes.left) + self.sampling) * math.log(max(self.n_candidates, 2))
+        levels: FloatArray = _levels(self.reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
+        return levels if self.max_depth is None else np.minimum(levels, self.max_depth - nodes.depth + 1)
 
-    def _selection_noise(self, left: Epsilon) -> float:
+    def _selection_noise(self, left: IntArray) -> FloatArray:
         """The scale of the noise in rows, if all that is left were spent on one choice."""
         bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
-        return self.noisiness * bound / float(left)
+        epsilon = float(self.epsilon) * np.maximum(left, 1) / GRAINS
+        noise: FloatArray = self.noisiness * bound / epsilon
+        return noise
 
-    def leaf(self, left: Epsilon) -> Epsilon:
-        """See `BudgetRule.leaf`: all that is left, but for what rounding down costs."""
-        step = round_down(float(left), self.epsilon) if left > 0 else Fraction(0)
-        return min(step, left)
+    def leaves(self, left: IntArray) -> IntArray:
+        """See `BudgetRule.leaves`: all that is left, but for what rounding down costs."""
+        return np.minimum(np.where(left > 0, round_down(np.maximum(left, 1)), 0), left)
 
 
 USUAL_GAIN = 0.07  # of a node's impurity that a split takes off
@@ -324,16 +346,20 @@ def promise(above: FloatArray, counts: FloatArray, children: FloatArray, varianc
     return passed_on
 
 
-def _levels(ratio: float, growth: float) -> float:
+@compiled
+def _levels(ratios: FloatArray, growth: float) -> FloatArray:
     """The r with r growth**r = ratio, by bisection."""
-    low, high = 0.0, 64.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        if middle * growth**middle < ratio:
-            low = middle
-        else:
-            high = middle
-    return low
+    out = np.empty(len(ratios))
+    for i in range(len(ratios)):
+        low, high = 0.0, 64.0
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            if middle * growth**middle < ratios[i]:
+                low = middle
+            else:
+                high = middle
+        out[i] = low
+    return out
 
 
 def _percent(share: Fraction) -> str:

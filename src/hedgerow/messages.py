@@ -12,17 +12,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import numpy as np
-from numpy.typing import NDArray
 
 from hedgerow.criteria import Criterion
 from hedgerow.errors import InvalidMessage
+from hedgerow.repeated import Epsilon, IntArray, Repeated
 
-IntArray = NDArray[np.int64]
-Epsilon = Fraction | float  # a float only for infinity
+T = TypeVar("T")
 
 ROOT = 0
 VERSION = 1
@@ -148,17 +147,15 @@ def _plain(value: Any) -> Any:
             return value
         case np.ndarray() if value.dtype == np.int64:
             return {"shape": list(value.shape), "int64": value.astype("<i8").tobytes()}
-        case list() | tuple():
-            return _plain_list(value)
+        case Sequence():
+            return _plain_list(Repeated.of(value))
     fields = {name: _plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
     return {"kind": type(value).__name__} | fields
 
 
-def _plain_list(values: Sequence[Any]) -> dict[str, Any]:
-    """The distinct items once, and which of them stands where: there are few scales and many nodes."""
-    distinct = {value: i for i, value in enumerate(dict.fromkeys(values))}
-    texts = [item.name if isinstance(item, Criterion) else str(item) for item in distinct]
-    return {"distinct": texts, "which": _plain(np.array([distinct[v] for v in values], dtype=np.int64))}
+def _plain_list(values: Repeated[Any]) -> dict[str, Any]:
+    texts = [item.name if isinstance(item, Criterion) else str(item) for item in values.items]
+    return {"distinct": texts, "which": _plain(values.which)}
 
 
 # ---- From bytes --------------------------------------------------------------------------------------------
@@ -249,7 +246,7 @@ def _values(value: Any) -> IntArray:
     return _array(value, (1, 2, 3, 4), -MOST_NUMBER)
 
 
-def _listed(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
+def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
     if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
         raise InvalidMessage("a list has distinct items, and which of them stands where.")
     which, distinct = _numbers(value["which"]), value["distinct"]
@@ -259,10 +256,10 @@ def _listed(value: Any, parse: Callable[[Any], Any]) -> list[Any]:
     items = [parse(item) for item in distinct]
     if len(set(items)) < len(items) or (np.diff(first) < 0).any():
         raise InvalidMessage("a list has its items once each, in the order in which they are named.")
-    return [items[i] for i in which.tolist()]
+    return Repeated(items, which)
 
 
-def _epsilons(value: Any) -> list[Epsilon]:
+def _epsilons(value: Any) -> Repeated[Epsilon]:
     return _listed(value, _epsilon)
 
 
@@ -278,7 +275,7 @@ def _epsilon(text: Any) -> Epsilon:
     return epsilon
 
 
-def _criteria(value: Any) -> list[Criterion]:
+def _criteria(value: Any) -> Repeated[Criterion]:
     return _listed(value, _criterion)
 
 

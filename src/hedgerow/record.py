@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from hedgerow.errors import InvalidModel
-from hedgerow.privacy.ledger import Entry, Epsilon, Ledger
+from hedgerow.privacy.ledger import Entry, Ledger
+from hedgerow.repeated import Epsilon
 
 RECORD_VERSION = 1
 NEIGHBOURS = ("add-remove", "replace")

@@ -78,13 +78,14 @@ def refused(reply: Answer | Refusal, reason: str) -> bool:
 
 def state(at: Desk) -> tuple[Any, ...]:
     holder = at.holder
-    account = (holder.ledger.to_json(), dict(holder.ledger._along), dict(holder.ledger._into))
+    account = (holder.ledger.to_json(), holder.ledger._sums.tolist(), dict(holder.ledger._into))
     return (
         *account,
-        dict(holder._path),
+        dict(holder._place),
+        holder._path.tolist(),
         dict(holder._splits),
-        dict(holder._asked),
-        dict(holder._rows._ranges),
+        holder._asked.tolist(),
+        holder._rows._ranges.tolist(),
     )
 
 

@@ -123,7 +123,7 @@ def test_a_query_of_which_one_node_is_too_expensive_is_refused_as_a_whole(kind: 
     with pytest.raises(BudgetExceeded):
         asked.answer(KINDS[kind]([1, 2], Fraction(3, 4)))
     assert asked.ledger.spent == Fraction(1, 2)
-    assert asked.ledger._along[1] == 0
+    assert asked.ledger.paid(1) == 0
 
 
 @every_kind

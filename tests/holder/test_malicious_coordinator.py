@@ -354,15 +354,16 @@ class InMemory(RuleBasedStateMachine):
             assert ledger.spent == account.spent() <= GRANTS[name].epsilon
             assert len(ledger.entries) == account.releases
             assert desk.holder._splits == account.split
-            assert desk.holder._path.keys() == account.parent.keys()
+            assert desk.holder._place.keys() == account.parent.keys()
 
     @invariant()
     def every_row_is_at_one_leaf(self) -> None:
         """The partition behind the account: children divide their parent's rows."""
         for desk in getattr(self, "desks", {}).values():
-            ranges = desk.holder._rows._ranges
+            rows = desk.holder._rows
+            ranges = {node: rows._ranges[place].tolist() for node, place in rows._place.items()}
             for node, (_, left, right) in desk.holder._splits.items():
-                assert ranges[node] == (ranges[left][0], ranges[right][1])
+                assert ranges[node] == [ranges[left][0], ranges[right][1]]
                 assert ranges[left][1] == ranges[right][0]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
-from hedgerow.learner.topdown import Node
+from hedgerow.learner.topdown import Growth
 
 counts = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 6)), elements=st.floats(-1e6, 1e6))
 
@@ -43,10 +43,11 @@ def test_the_variance_is_that_of_the_discrete_laplace_distribution():
 
 
 def test_measurements_are_weighted_by_inverse_variance():
-    value, variance = combine(np.array([0.0]), 1.0, np.array([10.0]), 4.0)
-    assert value == pytest.approx([2.0])
-    assert variance == pytest.approx(0.8)
-    assert combine(np.array([3.0]), math.inf, np.array([10.0]), 4.0) == (np.array([10.0]), 4.0)
+    value, variance = combine(
+        np.array([[0.0], [3.0]]), np.array([1.0, math.inf]), np.array([[10.0], [10.0]]), np.array([4.0, 4.0])
+    )
+    assert value.ravel() == pytest.approx([2.0, 10.0])
+    assert variance == pytest.approx([0.8, 4.0])
 
 
 def test_cells_are_reconciled_with_a_better_known_parent():
@@ -59,38 +60,42 @@ def test_cells_are_reconciled_with_a_better_known_parent():
     assert variance == pytest.approx([8.0])
 
 
-def family(root: float, left: float, right: float, noise: float) -> Node:
+def family(counts: list[list[float]], noise: list[float]) -> Growth:
     """A root with two leaves, each measured once."""
-
-    def node(path: int, value: float, variance: float) -> Node:
-        array = np.array([value])
-        return Node(path, path, path.bit_length(), Fraction(1), array, variance, array, variance)
-
-    made = node(1, root, 1.0)
-    made.children = (node(2, left, noise), node(3, right, noise))
-    made.is_split = True
-    return made
+    growth = Growth(len(counts[0]), budget=0)
+    growth.open(np.array([0]))
+    nodes = growth.nodes
+    nodes["counts"] = nodes["measured"] = counts
+    nodes["variance"] = nodes["noise"] = noise
+    nodes["is_split"][0] = True
+    return growth
 
 
 def test_least_squares_is_the_solution_of_the_normal_equations():
-    tree = family(100.0, 60.0, 50.0, 4.0)
+    tree = family([[100.0], [60.0], [50.0]], [1.0, 4.0, 4.0])
     least_squares(tree)
     design = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     weights = np.diag([1.0, 1 / 4, 1 / 4])
     best = np.linalg.solve(design.T @ weights @ design, design.T @ weights @ np.array([100.0, 60.0, 50.0]))
-    left, right = tree.children
-    assert [left.counts[0], right.counts[0]] == pytest.approx(best)
-    assert tree.counts[0] == pytest.approx(best.sum())
+    assert tree.nodes["counts"].ravel() == pytest.approx([best.sum(), *best])
+
+
+def test_cells_that_were_counted_ahead_of_need_are_used_too():
+    tree = family([[100.0], [60.0], [50.0]], [1.0, 4.0, 4.0])
+    nodes = tree.nodes
+    nodes["split"][1], nodes["cells"][1], nodes["cell_noise"][1] = 7, [[20.0], [30.0]], 2.0
+    least_squares(tree)
+    design = np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    weights = np.diag([1.0, 1 / 4, 1 / 4, 1 / 4])
+    measured = np.array([100.0, 60.0, 50.0, 50.0])
+    best = np.linalg.solve(design.T @ weights @ design, design.T @ weights @ measured)
+    assert nodes["counts"].ravel() == pytest.approx([best.sum(), *best])
 
 
 def test_a_leaf_drowned_in_noise_borrows_its_parents_shares():
-    tree = family(1.0, 1.0, 1.0, 1.0)
-    tree.counts = np.array([900.0, 100.0])
-    left, right = tree.children
-    left.counts, left.variance = np.array([-5.0, 4.0]), 1e6
-    right.counts, right.variance = np.array([0.0, 500.0]), 1.0
+    tree = family([[900.0, 100.0], [-5.0, 4.0], [0.0, 500.0]], [1.0, 1e6, 1.0])
     smooth(tree)
-    shares = left.counts / left.counts.sum()
-    assert shares == pytest.approx([0.9, 0.1], abs=0.01)
-    assert right.counts[1] / right.counts.sum() > 0.99
-    assert right.counts.sum() == pytest.approx(500.0)
+    _, left, right = tree.nodes["counts"]
+    assert left / left.sum() == pytest.approx([0.9, 0.1], abs=0.01)
+    assert right[1] / right.sum() > 0.99
+    assert right.sum() == pytest.approx(500.0)

@@ -21,7 +21,7 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator, Plan, _Study
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import Request, from_bytes
+from hedgerow.messages import ROOT, Request, from_bytes
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import NoNoise, SeededNoise
@@ -75,22 +75,27 @@ def deal(seed: int, n_rows: int, weights: list[int]) -> Dealt:
 def one_leaf_at_a_time(network: LocalNetwork, schema: Schema, plan: Plan) -> Tree:
     """Algorithm 1 as it is printed: pop the best leaf, split it, evaluate its two children, go on."""
     study = _Study(network, schema, plan)
-    root = study.root()
-    study.evaluate([root])
-    queue = [(-root.gain, root.path, root)] if root.wanted else []
+    study.count_all()
+    paths = {ROOT: 1}
+    queue: list[tuple[float, int, int]] = []
+
+    def evaluate(nodes: list[int]) -> None:
+        study.evaluate(np.array(nodes))
+        for node in nodes:
+            if study.growth.nodes["wanted"][node]:
+                heapq.heappush(queue, (-study.growth.nodes["gain"][node], paths[node], node))
+
+    evaluate([ROOT])
     n_splits = 0
     while queue and n_splits < plan.max_splits:
-        _, _, best = heapq.heappop(queue)
-        study.open_children([best])
-        assert best.children is not None
-        study.evaluate(best.children)
-        best.is_split = True
+        _, path, best = heapq.heappop(queue)
+        left, right = study.open_children(np.array([best]))[0].tolist()
+        paths |= {left: 2 * path, right: 2 * path + 1}
+        study.growth.nodes["is_split"][best] = True
         n_splits += 1
-        for child in best.children:
-            if child.wanted:
-                heapq.heappush(queue, (-child.gain, child.path, child))
-    study.label(list(root.leaves()))
-    return study.finish(root)
+        evaluate([left, right])
+    study.label()
+    return study.finish()
 
 
 def same_splits(one: Tree, other: Tree) -> bool:

@@ -7,7 +7,6 @@ here, as nowhere else outside `holder`; only experiments may import this module.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.learner.coordinator import assemble
-from hedgerow.learner.topdown import ROUNDING, Node, top_down
+from hedgerow.learner.topdown import ROUNDING, Growth, top_down
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree
 
@@ -153,10 +152,9 @@ PRIVATE_SPLITS: dict[str, PrivateSplit] = {
 def learn(entities: Entities, private_split: PrivateSplit, paper: Paper) -> Tree:
     """Algorithm 1; each leaf has one row of the class that it is labelled with."""
     study = _Study(entities, private_split, paper)
-    root = _node(ROOT, 1, 1)
-    top_down(root, study.evaluate, study.open_children, paper.max_splits)
-    study.label(list(root.leaves()))
-    return assemble(root, entities.schema)
+    top_down(study.growth, study.evaluate, study.open_children, paper.max_splits)
+    study.label()
+    return assemble(study.growth, entities.schema)
 
 
 class _Study:
@@ -167,60 +165,51 @@ class _Study:
         self._private_split = private_split
         self._paper = paper
         self._n_rows = int(entities.class_counts(np.array([ROOT])).sum())
-        self._numbers = ROOT + 1
+        self.growth = Growth(entities.schema.n_classes, budget=0)
 
-    def evaluate(self, nodes: Sequence[Node]) -> None:
+    def evaluate(self, nodes: IntArray) -> None:
         """Lines 9 to 14: a node's weight, its split, and whether it is pushed.
 
         The root needs no weight. A node that is too light is never pushed, so its split is not even sought.
         """
-        paper = self._paper
-        weights = np.ones(1) if [node.number for node in nodes] == [ROOT] else self._weigh(nodes)
-        heavy = np.flatnonzero(weights >= paper.target_error / paper.max_splits).tolist()
-        if not heavy:
+        paper, known = self._paper, self.growth.nodes
+        is_root = nodes[0] == ROOT
+        weights = np.ones(1) if is_root else self._weigh(nodes)
+        heavy = weights >= paper.target_error / paper.max_splits
+        if not heavy.any():
             return
-        self._entities.count(np.array([node.number for node in nodes]))
-        alpha = np.array([paper.for_node(nodes[i].depth) for i in heavy])
-        if nodes[0].number != ROOT:
+        self._entities.count(nodes)
+        alpha = self._alpha(nodes[heavy])
+        if not is_root:
             alpha /= 2  # the other half has paid for the weight
-        numbers = np.array([nodes[i].number for i in heavy])
-        splits, gains = self._private_split(self._entities, numbers, alpha)
-        for i, split, gain in zip(heavy, splits.tolist(), gains.tolist(), strict=True):
-            nodes[i].split, nodes[i].gain = split, weights[i] * gain
-            nodes[i].wanted = gain > paper.min_gain + ROUNDING
+        splits, gains = self._private_split(self._entities, nodes[heavy], alpha)
+        known["split"][nodes[heavy]] = splits
+        known["gain"][nodes[heavy]] = weights[heavy] * gains
+        known["wanted"][nodes[heavy]] = gains > paper.min_gain + ROUNDING
 
-    def _weigh(self, nodes: Sequence[Node]) -> FloatArray:
+    def _alpha(self, nodes: IntArray) -> FloatArray:
+        return np.array([self._paper.for_node(depth) for depth in self.growth.nodes["depth"][nodes].tolist()])
+
+    def _weigh(self, nodes: IntArray) -> FloatArray:
         """Noisy shares of all rows."""
-        alpha = np.array([self._paper.for_node(node.depth) for node in nodes])
-        exact = self._entities.class_counts(np.array([node.number for node in nodes])).sum(axis=1)
-        weights: FloatArray = exact / self._n_rows + self._entities.noise(weight_scale(self._n_rows, alpha))
+        exact = self._entities.class_counts(nodes).sum(axis=1)
+        noise = self._entities.noise(weight_scale(self._n_rows, self._alpha(nodes)))
+        weights: FloatArray = exact / self._n_rows + noise
         return weights
 
-    def open_children(self, nodes: Sequence[Node]) -> None:
+    def open_children(self, nodes: IntArray) -> IntArray:
         """Split nodes at every entity."""
-        children = self._numbers + np.arange(2 * len(nodes)).reshape(-1, 2)
-        self._numbers += 2 * len(nodes)
+        children = self.growth.open(nodes)
         for rows in self._entities.tables:
-            rows.split(
-                np.array([node.number for node in nodes]), np.array([node.split for node in nodes]), children
-            )
-        for node, (left, right) in zip(nodes, children.tolist(), strict=True):
-            node.children = (
-                _node(left, 2 * node.path, node.depth + 1),
-                _node(right, 2 * node.path + 1, node.depth + 1),
-            )
+            rows.split(nodes, self.growth.nodes["split"][nodes], children)
+        return children
 
-    def label(self, leaves: Sequence[Node]) -> None:
+    def label(self) -> None:
         """Line 16: the class with the largest noisy count."""
-        exact = self._entities.class_counts(np.array([leaf.number for leaf in leaves]))
+        leaves = self.growth.leaves()
+        exact = self._entities.class_counts(leaves)
         noisy = exact + self._entities.noise(np.full(exact.shape, label_scale(self._paper.for_leaves)))
-        for leaf, label in zip(leaves, noisy.argmax(axis=1).tolist(), strict=True):
-            leaf.counts = np.eye(exact.shape[1])[label]
-
-
-def _node(number: int, path: int, depth: int) -> Node:
-    nothing = np.zeros(0)
-    return Node(number, path, depth, 0, nothing, math.inf, nothing, math.inf)
+        self.growth.nodes["counts"][leaves] = np.eye(exact.shape[1])[noisy.argmax(axis=1)]
 
 
 def _report_noisy_max(

@@ -6,7 +6,7 @@ the labels in the same order. Splitting a node partitions its range; the codes a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from hedgerow.threads import even_parts, n_threads, run_all
 IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
-MEMORY = 24 * 2**20  # bytes of histograms made at a time, and of histograms kept for subtraction
+MEMORY = 48 * 2**20  # bytes of histograms that are kept for subtraction
 ROWS_WORTH_A_THREAD = 4_096
 ROOT = 0
+NONE = -1
 
 
 class GroupedRows:
@@ -42,12 +43,17 @@ class GroupedRows:
         self._labels = labels.copy() if rows is None else labels[rows]
         self._scratch_order = np.empty_like(self._order)
         self._scratch_labels = np.empty_like(self._labels)
-        self._ranges = {ROOT: (0, len(self._order))}
-        self._family: dict[int, tuple[int, int]] = {}  # node -> (parent, sibling)
-        self._kept: dict[int, Counts] = {}
-        self._newest: tuple[Sequence[int], Counts] = ([], np.empty((0, 0), dtype=np.int32))
+        self._place = {ROOT: 0}  # of a node, in the arrays that follow; a right child's is next to the left's
+        self._ranges = np.array([[0, len(self._order)]])
+        self._parent = np.array([NONE])
         self._bin_start = np.concatenate([[0], np.cumsum(schema.n_bins)]).astype(np.int64)
         self._n_cells = int(self._bin_start[-1]) * schema.n_classes
+        # The newest histograms, in a ring: a row of the store holds that of the node at its `_owner`, a place.
+        n_stored = max(6, MEMORY // max(4 * self._n_cells, 1))
+        self._store = np.empty((n_stored, self._n_cells), dtype=np.int32)
+        self._owner = np.full(n_stored, NONE)
+        self._row = np.array([NONE])  # [place], of the store
+        self._next_row = 0
         columns = schema.split_table[:, 0]  # the splits of a column stand together
         self._split_start = np.concatenate([[0], 1 + np.flatnonzero(np.diff(columns)), [len(columns)]])
         offsets = (self._bin_start[:-1] * schema.n_classes).astype(np.uint64)
@@ -64,7 +70,7 @@ class GroupedRows:
 
     def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
         """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
-        work = _Work(self._ranges_of(nodes))
+        work = _Work(self._ranges[self._places(nodes)])
         rules = self.schema.split_table[splits]
         rules = np.concatenate([self._codes.places[rules[:, 0]], rules[:, 1:]], axis=1)
         n_left = np.zeros((len(work.parts), len(nodes)), dtype=np.int64)
@@ -81,31 +87,31 @@ class GroupedRows:
             work.parts,
         )
         middles = work.ranges[:, 0] + n_left.sum(axis=0)
-        for node, (left, right), (start, stop), middle in zip(
-            nodes.tolist(), children.tolist(), work.ranges.tolist(), middles.tolist(), strict=True
-        ):
-            self._ranges[left], self._ranges[right] = (start, middle), (middle, stop)
-            self._family[left], self._family[right] = (node, right), (node, left)
+        edges = np.stack([work.ranges[:, 0], middles, middles, work.ranges[:, 1]], axis=1)
+        self._parent = np.concatenate([self._parent, np.repeat(self._places(nodes), 2)])
+        self._ranges = np.concatenate([self._ranges, edges.reshape(-1, 2)])
+        self._row = np.concatenate([self._row, np.full(2 * len(nodes), NONE)])
+        self._place.update(
+            zip(children.ravel().tolist(), range(len(self._place), len(self._row)), strict=True)
+        )
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts]]:
-        """Batches of (positions in `nodes`, histograms [node, bin x class]) that fit into memory."""
-        batch = max(2, MEMORY // (4 * self._n_cells))
+        """Batches of (positions in `nodes`, histograms [node, bin x class]); each is good until the next one."""
+        places = self._places(nodes)
+        batch = len(self._store) // 3  # the parents of a batch, and those of the next, fit beside it
         for start in range(0, len(nodes), batch):
             here = np.arange(start, min(start + batch, len(nodes)))
-            named = nodes[here].tolist()
-            place = {node: i for i, node in enumerate(dict.fromkeys(named))}
-            counts = self._histograms(list(place))
-            # A node that is named twice is counted once, or its rows would weigh double.
-            yield here, counts if len(place) == len(named) else counts[[place[node] for node in named]]
+            rows = self._rows_of(places[here])
+            together = rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all()
+            yield here, self._store[rows[0] : rows[-1] + 1] if together else self._store[rows]
 
-    def scores(self, histograms: Counts, criterion: Criterion) -> NDArray[np.float64]:
-        """V = -F(left) - F(right) of every candidate split: [node, split]."""
+    def scores(self, histograms: Counts, criteria: Criterion | IntArray) -> NDArray[np.float64]:
+        """V = -F(left) - F(right) of every candidate split: [node, split]; one criterion, or one a node."""
         out = np.empty((len(histograms), len(self.schema.splits)))
-        args = (
-            self._bin_start, self._split_start, self.schema.split_table, self.schema.n_classes, int(criterion),
-        )  # fmt: skip
+        which = np.broadcast_to(np.asarray(criteria, dtype=np.int64), len(histograms)).copy()
+        args = self._bin_start, self._split_start, self.schema.split_table, self.schema.n_classes
         run_all(
-            lambda part: _score(histograms[slice(*part)], *args, out[slice(*part)]),
+            lambda part: _score(histograms[slice(*part)], *args, which[slice(*part)], out[slice(*part)]),
             even_parts(len(histograms), at_least=8),
         )
         return out
@@ -137,77 +143,78 @@ class GroupedRows:
     def label_counts(self, nodes: IntArray) -> IntArray:
         """Class counts of each node: [node, class]."""
         out = np.zeros((len(nodes), self.schema.n_classes), dtype=np.int64)
-        _count_labels(self._labels, self._ranges_of(nodes), out)
+        _count_labels(self._labels, self._ranges[self._places(nodes)], out)
         return out
 
-    def _ranges_of(self, nodes: IntArray) -> IntArray:
-        return np.array([self._ranges[node] for node in nodes.tolist()], dtype=np.int64).reshape(-1, 2)
+    def _places(self, nodes: IntArray) -> IntArray:
+        place = self._place
+        return np.array([place[node] for node in nodes.tolist()], dtype=np.int64)
 
-    def _size(self, node: int) -> int:
-        start, stop = self._ranges[node]
-        return stop - start
+    def _rows_of(self, places: IntArray) -> IntArray:
+        """Where in the store the histograms of these nodes are; those that are not there yet are made."""
+        if (self._row[places] == NONE).any():
+            room = self._make_room(len(places))
+            # A node that is named twice is counted once, or its rows would weigh double.
+            missing = np.unique(places[self._row[places] == NONE])
+            self._row[missing] = room[: len(missing)]
+            self._owner[room[: len(missing)]] = missing
+            self._make(missing)
+        return self._row[places]
 
-    def _histograms(self, nodes: Sequence[int]) -> Counts:
-        """Histograms of the nodes: kept ones, counted ones, and siblings by subtraction."""
-        if nodes == self._newest[0]:
-            return self._newest[1]
-        out = np.zeros((len(nodes), self._n_cells), dtype=np.int32)
-        row_of = {node: i for i, node in enumerate(nodes)}
-        counted, subtracted = [], []
-        for i, node in enumerate(nodes):
-            if node in self._kept:
-                out[i] = self._kept[node]
-            elif self._is_larger_sibling(node, row_of):
-                subtracted.append(node)
-            else:
-                counted.append(node)
-        self._count(counted, out, row_of)
-        for node in subtracted:
-            parent, sibling = self._family[node]
-            np.subtract(self._kept[parent], out[row_of[sibling]], out=out[row_of[node]])
-        self._keep(nodes, out)
-        out.flags.writeable = False
-        self._newest = (nodes, out)  # a wave asks twice: which split, and then for its cells
-        return out
+    def _make_room(self, n: int) -> IntArray:
+        """The next n rows of the ring; the nodes whose histograms were there have none any more."""
+        first = self._next_row if self._next_row + n <= len(self._store) else 0
+        self._next_row = first + n
+        owners = self._owner[first : first + n]
+        self._row[owners[owners != NONE]] = NONE
+        owners[:] = NONE
+        return np.arange(first, first + n)
 
-    def _is_larger_sibling(self, node: int, together: dict[int, int]) -> bool:
-        parent, sibling = self._family.get(node, (-1, -1))
-        if parent not in self._kept or sibling not in together or sibling in self._kept:
-            return False
-        return (self._size(node), node) > (self._size(sibling), sibling)
+    def _make(self, places: IntArray) -> None:
+        """Count the histograms of nodes; the larger of two siblings is the parent's less the smaller one's."""
+        by_subtraction = self._by_subtraction(places)
+        counted, rest = places[~by_subtraction], places[by_subtraction]
+        self._count(counted)
+        _subtract(self._store, self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest])
 
-    def _keep(self, nodes: Sequence[int], histograms: Counts) -> None:
-        """Remember the newest histograms; a parent whose children are both counted is of no more use."""
-        for node, histogram in zip(nodes, histograms, strict=True):
-            if node not in self._kept:
-                self._kept[node] = histogram.copy()
-            parent, sibling = self._family.get(node, (-1, -1))
-            if sibling in self._kept:
-                self._kept.pop(parent, None)
-        while len(self._kept) * 4 * self._n_cells > MEMORY and len(self._kept) > 1:
-            self._kept.pop(next(iter(self._kept)))
+    def _by_subtraction(self, places: IntArray) -> NDArray[np.bool_]:
+        """Which of the new histograms are quicker made by subtraction."""
+        parent, sibling = self._parent[places], _sibling(places)
+        is_new = np.zeros(len(self._row), dtype=bool)
+        is_new[places] = True
+        size = self._ranges[:, 1] - self._ranges[:, 0]
+        is_larger = np.where(size[places] == size[sibling], places > sibling, size[places] > size[sibling])
+        has_both = (parent != NONE) & (self._row[parent] != NONE) & (self._row[sibling] != NONE)
+        found: NDArray[np.bool_] = has_both & (is_larger | ~is_new[sibling])
+        return found
 
-    def _count(self, nodes: Sequence[int], out: Counts, row_of: dict[int, int]) -> None:
+    def _count(self, places: IntArray) -> None:
         """One pass over the nodes' rows, on all cores.
 
         A node whose rows two threads share is counted by the second of them into a spare histogram.
         """
-        if not nodes:
+        if not len(places):
             return
-        work = _Work(self._ranges_of(np.array(nodes)))
-        targets = np.array([row_of[node] for node in nodes])
+        work = _Work(self._ranges[places])
+        targets = self._row[places]
         spare = np.zeros((len(work.parts), self._n_cells), dtype=np.int32)
+        _clear(self._store, targets)
 
         def count(part: tuple[int, int, int, int]) -> None:
             for matrix, offsets in self._matrices:
                 _count(
                     matrix, self._order, self._labels, work.ranges, *part, offsets, self.schema.n_classes,
-                    out, targets, spare[work.parts.index(part)],
+                    self._store, targets, spare[work.parts.index(part)],
                 )  # fmt: skip
 
         run_all(count, work.parts)
-        for (first, _, _, _), extra in zip(work.parts, spare, strict=True):
-            out[targets[first]] += extra
+        for (first, _, _, _), extra in zip(work.parts[1:], spare[1:], strict=True):
+            self._store[targets[first]] += extra
+
+
+def _sibling(places: IntArray) -> IntArray:
+    """Siblings stand side by side after the root: 1 and 2, 3 and 4, ... The root has none but itself."""
+    return np.where(places == 0, 0, ((places - 1) ^ 1) + 1)
 
 
 class _Work:
@@ -314,6 +321,20 @@ def _count(  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _clear(store, rows):  # type: ignore[no-untyped-def]
+    for row in rows:
+        store[row] = 0
+
+
+@compiled
+def _subtract(store, parents, siblings, targets):  # type: ignore[no-untyped-def]
+    for i in range(len(targets)):
+        whole, part, rest = store[parents[i]], store[siblings[i]], store[targets[i]]
+        for cell in range(len(rest)):
+            rest[cell] = whole[cell] - part[cell]
+
+
+@compiled
 def _count_labels(labels, ranges, out):  # type: ignore[no-untyped-def]
     for i in range(len(ranges)):
         for j in range(ranges[i, 0], ranges[i, 1]):
@@ -321,7 +342,7 @@ def _count_labels(labels, ranges, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _score(histograms, bin_start, split_start, splits, n_classes, criterion, out):  # type: ignore[no-untyped-def]
+def _score(histograms, bin_start, split_start, splits, n_classes, criteria, out):  # type: ignore[no-untyped-def]
     """-F(left) - F(right) of every split of every node, column by column, from prefix sums over the bins.
 
     Splits split_start[g] .. split_start[g + 1] are those of one column.
@@ -354,8 +375,8 @@ def _score(histograms, bin_start, split_start, splits, n_classes, criterion, out
                     left[a, s] = goes_left
                     right[a, s] = prefix[a, n_bins] - goes_left
             impurity[:n] = 0.0
-            add_impurities(left[:, :n], criterion, total[:n], work[:n], impurity[:n])
-            add_impurities(right[:, :n], criterion, total[:n], work[:n], impurity[:n])
+            add_impurities(left[:, :n], criteria[node], total[:n], work[:n], impurity[:n])
+            add_impurities(right[:, :n], criteria[node], total[:n], work[:n], impurity[:n])
             for s in range(n):
                 out[node, begin + s] = -impurity[s]
 

@@ -25,7 +25,6 @@ from hedgerow.messages import (
     CountLabels,
     CountRows,
     CountSplits,
-    Epsilon,
     Nominate,
     Query,
     Refusal,
@@ -35,6 +34,7 @@ from hedgerow.messages import (
 )
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
+from hedgerow.repeated import Epsilon
 
 LOG = logging.getLogger(__name__)
 

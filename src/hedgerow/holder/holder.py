@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,13 +28,13 @@ from hedgerow.messages import (
     CountRows,
     CountSplits,
     Grow,
-    IntArray,
     Nominate,
     Query,
 )
 from hedgerow.privacy.ledger import Ledger, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.repeated import IntArray, Repeated
 from hedgerow.schema import Schema
 
 MOST_NODES = 2**20  # of one study: what a holder is willing to remember
@@ -84,9 +84,11 @@ class Holder:
         self._noise = noise
         self._max_rows = max_rows
         self.ledger = ledger
-        self._path = {ROOT: 1}  # names a node by the way to it, for seeded noise
         self._splits: dict[int, tuple[int, int, int]] = {}  # node -> (split, left, right), as announced
-        self._asked: Counter[tuple[int, int]] = Counter()  # (path, purpose) -> releases so far
+        self._place = {ROOT: 0}  # of a node, in the arrays that follow
+        self._depth = np.array([1])
+        self._path = np.array([1], dtype=np.uint64)  # a hash of the way from the root, for seeded noise
+        self._asked = np.zeros((1, len(PURPOSE)), dtype=np.int64)  # releases so far
 
     @property
     def schema(self) -> Schema:
@@ -111,7 +113,7 @@ class Holder:
         growth = None if announcement is None else self._new(announcement)
         born = set() if growth is None else set(growth.children.ravel().tolist())
         mechanism = query.selector if isinstance(query, Nominate) else "discrete Laplace"
-        if unknown := set(query.nodes.tolist()) - self._path.keys() - born:
+        if unknown := set(query.nodes.tolist()) - self._place.keys() - born:
             raise Refused(f"node {min(unknown)} does not exist.")
         self._check(query)
         nodes, what = query.nodes.tolist(), WHAT[type(query)]
@@ -132,39 +134,45 @@ class Holder:
         """
         if len(growth.nodes) and growth.splits.max() >= len(self.schema.splits):
             raise Refused("an announced split is not in the schema.")
-        fresh: list[int] = []
-        splitting: set[int] = set()
-        born: set[int] = set()
-        for i, (node, split, (left, right)) in enumerate(
-            zip(growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True)
-        ):
-            if self._splits.get(node) == (split, left, right):
-                continue  # announced before, word for word
-            if node in self._splits or node in splitting:
-                raise Refused(f"node {node} is split already, in another way.")
-            if node not in self._path:
-                raise Refused(f"node {node} does not exist.")
-            if left == right or any(child in self._path or child in born for child in (left, right)):
-                raise Refused(f"the children of node {node} have numbers that are taken.")
-            if self._path[node].bit_length() >= MOST_DEPTH:
-                raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
-            fresh.append(i)
-            splitting.add(node)
-            born |= {left, right}
-        if len(self._path) + len(born) > MOST_NODES:
+        announced = zip(growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True)
+        # What was announced before, word for word, is no news.
+        fresh = [
+            i for i, (node, split, sides) in enumerate(announced) if self._splits.get(node) != (split, *sides)
+        ]
+        if not fresh:
+            return None
+        new = Grow(growth.nodes[fresh], growth.splits[fresh], growth.children[fresh])
+        nodes, children = new.nodes.tolist(), new.children.ravel().tolist()
+        if again := set(nodes) & self._splits.keys() or _twice(nodes):
+            raise Refused(f"node {min(again)} is split already, in another way.")
+        if unknown := set(nodes) - self._place.keys():
+            raise Refused(f"node {min(unknown)} does not exist.")
+        if taken := set(children) & self._place.keys() or _twice(children):
+            raise Refused(f"{min(taken)} is the number of a node already.")
+        if self._depth[self._places(new.nodes)].max() >= MOST_DEPTH:
+            raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
+        if len(self._place) + len(children) > MOST_NODES:
             raise Refused(f"a study has at most {MOST_NODES} nodes.")
-        return Grow(growth.nodes[fresh], growth.splits[fresh], growth.children[fresh]) if fresh else None
+        return new
 
     def _follow(self, growth: Grow | None) -> None:
         """Partition the rows as an announcement says that `_new` found to be in order."""
         if growth is None:
             return
-        for node, split, (left, right) in zip(
-            growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True
-        ):
-            self._splits[node] = (split, left, right)
-            self._path[left], self._path[right] = 2 * self._path[node], 2 * self._path[node] + 1
+        nodes, children = growth.nodes.tolist(), growth.children.tolist()
+        for node, split, sides in zip(nodes, growth.splits.tolist(), children, strict=True):
+            self._splits[node] = (split, *sides)
+        at = np.repeat(self._places(growth.nodes), 2)
+        born = growth.children.ravel().tolist()
+        self._place.update(zip(born, range(len(self._place), len(self._place) + len(born)), strict=True))
+        self._depth = np.concatenate([self._depth, self._depth[at] + 1])
+        side = np.arange(len(at), dtype=np.uint64) % np.uint64(2)
+        self._path = np.concatenate([self._path, _mixed(self._path[at], side)])
+        self._asked = np.concatenate([self._asked, np.zeros((len(at), len(PURPOSE)), dtype=np.int64)])
         self._rows.split(growth.nodes, growth.splits, growth.children)
+
+    def _places(self, nodes: IntArray) -> IntArray:
+        return np.array([self._place[node] for node in nodes.tolist()], dtype=np.int64)
 
     def _check(self, query: Query) -> None:
         """Refuse a query that makes no sense for this schema, or whose answer would not fit a message."""
@@ -174,7 +182,7 @@ class Holder:
         if isinstance(query, Nominate):
             if query.selector not in SELECTORS:
                 raise Refused(f"there is no selector {query.selector!r}.")
-            if Criterion.root_gini in query.criteria and n_classes != 2:
+            if Criterion.root_gini in Repeated.of(query.criteria).items and n_classes != 2:
                 raise Refused("root gini needs two classes.")
         a_node = {
             CountLabels: n_classes,
@@ -190,9 +198,11 @@ class Holder:
         sensitivity, largest = self._histograms(query), LARGEST_NOISE
         if isinstance(query, Nominate):
             n_classes, n_rows = self.schema.n_classes, self._max_rows
-            sensitivity = max(score_sensitivity(c, n_classes, n_rows) for c in set(query.criteria))
+            sensitivity = max(
+                score_sensitivity(c, n_classes, n_rows) for c in Repeated.of(query.criteria).items
+            )
             largest = LARGEST_SCALE
-        if sensitivity > largest * min(query.epsilons):
+        if sensitivity > largest * min(Repeated.of(query.epsilons).items):
             raise Refused("an epsilon is so small that its noise would not fit a message.")
 
     def _histograms(self, query: Query) -> int:
@@ -222,14 +232,17 @@ class Holder:
         """Selection on V = -F(left) - F(right), in fixed point (docs/privacy.md, selection)."""
         selector = SELECTORS[query.selector]
         n_classes = self._rows.schema.n_classes
+        epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
+        numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, histograms in self._rows.histograms(query.nodes):
-            for (epsilon, criterion), here in _alike(batch, query.epsilons, query.criteria):
-                mine = self._rows.scores(histograms[here - batch[0]], criterion)
-                sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
+            scores = self._rows.scores(histograms, numbers[batch])
+            for (epsilon, criterion), here in _alike(batch, epsilons, criteria):
+                mine = scores if len(here) == len(batch) else scores[here - batch[0]]
                 if math.isinf(epsilon):
                     chosen[here] = mine.argmax(axis=1)
                 else:
+                    sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
                     chosen[here] = selector.select(
                         to_fixed_point(mine), sensitivity, Fraction(epsilon), self._noise, keys[here]
                     )
@@ -237,9 +250,9 @@ class Holder:
 
     def _noisy(self, query: Query, keys: NDArray[np.uint64], counts: IntArray) -> IntArray:
         """Noise of scale (histograms) / epsilon: a row changes one cell of each histogram by one."""
-        noisy = counts.reshape(len(counts), -1).copy()
+        noisy = counts.reshape(len(counts), -1)
         histograms = self._histograms(query)
-        for (epsilon,), here in _alike(np.arange(len(counts)), query.epsilons):
+        for (epsilon,), here in _alike(np.arange(len(counts)), Repeated.of(query.epsilons)):
             if not math.isinf(epsilon):
                 noisy[here] = self._noise.laplace(noisy[here], histograms / Fraction(epsilon), keys[here])
         return noisy.reshape(counts.shape)
@@ -251,15 +264,12 @@ class Holder:
         """
         if not isinstance(self._noise, SeededNoise):
             return np.zeros(len(query.nodes), dtype=np.uint64)  # nobody looks at them
-        purpose = PURPOSE[type(query)]
-        keys = []
-        for node in query.nodes.tolist():
-            place = (self._path[node], purpose)
-            keys.append(
-                _mix((self._path[node] * len(PURPOSE) + purpose) * 2**16 + self._asked[place] % 2**16)
-            )
-            self._asked[place] += 1
-        return np.array(keys, dtype=np.uint64)
+        places, purpose = self._places(query.nodes), PURPOSE[type(query)]
+        times = self._asked[places, purpose] + _earlier(places)
+        np.add.at(self._asked[:, purpose], places, 1)
+        return _mixed(
+            self._path[places], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
+        )
 
 
 def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
@@ -268,24 +278,34 @@ def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
     return dict(zip(growth.nodes.tolist(), map(tuple, growth.children.tolist()), strict=True))
 
 
-def _alike(positions: IntArray, *facts: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
+def _alike(positions: IntArray, *facts: Repeated[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
     """The positions that share all facts, such as epsilon: one call of a mechanism for all of them."""
-    if all(fact.count(fact[0]) == len(fact) for fact in facts):
-        yield tuple(fact[0] for fact in facts), positions
-        return
-    groups: dict[tuple[int, ...], list[int]] = {}
-    # By identity: hashing a fraction is slow, equal ones are shared, and a group too many does no harm.
-    for i in positions.tolist():
-        groups.setdefault(tuple([id(fact[i]) for fact in facts]), []).append(i)
-    for here in groups.values():
-        yield tuple(fact[here[0]] for fact in facts), np.array(here)
+    groups = np.zeros(len(positions), dtype=np.int64)
+    for fact in facts:
+        groups = groups * len(fact.items) + fact.which[positions]
+    order = np.argsort(groups, kind="stable")
+    for here in np.split(positions[order], np.flatnonzero(np.diff(groups[order])) + 1):
+        yield tuple(fact[here[0]] for fact in facts), here
 
 
-def _mix(number: int) -> int:
-    """64 well-mixed bits of a number of any size."""
-    state = 0
-    while number:
-        state = (state ^ (number & (2**64 - 1))) * 0xBF58476D1CE4E5B9 % 2**64
-        state ^= state >> 31
-        number >>= 64
-    return state
+def _twice(numbers: list[int]) -> set[int]:
+    """The numbers that stand there more than once."""
+    return {number for number, times in Counter(numbers).items() if times > 1}
+
+
+def _earlier(places: IntArray) -> IntArray:
+    """How often each place was named earlier in the list."""
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    times = np.empty_like(places)
+    times[order] = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
+    return times
+
+
+def _mixed(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """64 well-mixed bits of two numbers each (the finaliser of SplitMix64)."""
+    state = (first + np.uint64(0x9E3779B97F4A7C15) * (second + np.uint64(1))).astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return mixed

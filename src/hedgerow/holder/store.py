@@ -22,8 +22,8 @@ from typing import Any, Self
 from hedgerow.errors import BudgetExceeded, InvalidStore, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
-from hedgerow.privacy.ledger import Epsilon
 from hedgerow.privacy.noise import Noise
+from hedgerow.repeated import Epsilon
 
 APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
 VERSION = 1
@@ -46,6 +46,10 @@ TABLES = (
         UNIQUE (study, identifier)
     )""",
 )
+
+
+class StudyOpen(Refused):
+    """A study is served already, here or by another process."""
 
 
 class Store:
@@ -241,7 +245,7 @@ def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
         lock.close()
-        raise Refused(
+        raise StudyOpen(
             f"study {study!r} is open already, here or in another process; close it first."
         ) from error
     return lock

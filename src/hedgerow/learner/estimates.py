@@ -12,8 +12,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hedgerow.learner.topdown import FloatArray, Node
+from hedgerow.learner.topdown import NONE, FloatArray, Growth
 
 EXACT = 1e-12  # the variance that stands for none: a weight must be finite
 
@@ -26,13 +27,16 @@ def laplace_variance(epsilon: Fraction | float) -> float:
 
 
 def combine(
-    first: FloatArray, first_variance: float, second: FloatArray, second_variance: float
-) -> tuple[FloatArray, float]:
-    """Two measurements of the same counts, weighted by inverse variance; infinite: not measured."""
-    if math.isinf(first_variance):
-        return second, second_variance
+    first: FloatArray, first_variance: FloatArray, second: FloatArray, second_variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Two measurements [node, class] of the same counts, weighted by inverse variance [node].
+
+    A variance that is infinite stands for no measurement.
+    """
     share = second_variance / (first_variance + second_variance)
-    return second + share * (first - second), share * first_variance
+    known = np.isfinite(first_variance)
+    variance = np.where(known, share * np.where(known, first_variance, 0.0), second_variance)
+    return second + share[:, None] * (first - second), variance
 
 
 def reconcile(
@@ -60,48 +64,45 @@ def on_simplex(counts: FloatArray) -> FloatArray:
     return projected
 
 
-def least_squares(root: Node) -> None:
+def least_squares(growth: Growth) -> None:
     """Set the counts of every node to the best linear estimate from all measurements of the whole tree."""
-    order: list[Node] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        order.append(node)
-        stack += node.children or ()
-    for node in reversed(order):  # what a node and all below it say about it
-        node.counts, node.variance = node.measured, node.noise
-        if below := _below(node):
-            node.counts, node.variance = combine(node.measured, node.noise, *below)
-    for node in order:  # what the nodes above add to that
-        if node.children is not None:
-            left, right = node.children
-            lack = node.counts - left.counts - right.counts
-            share = left.variance / (left.variance + right.variance)
-            left.counts = left.counts + share * lack
-            right.counts = right.counts + (1 - share) * lack
+    nodes = growth.nodes
+    nodes["counts"], nodes["variance"] = nodes["measured"], nodes["noise"]
+    # What a node and all below it say about it: its cells, if it was evaluated but has no children.
+    tips = np.flatnonzero((nodes["child"] == NONE) & (nodes["split"] != NONE))
+    _combine_at(growth, tips, nodes["cells"][tips].sum(axis=1), 2 * nodes["cell_noise"][tips])
+    for parents, children in growth.families(top_down=False):
+        _combine_at(
+            growth, parents, nodes["counts"][children].sum(axis=1), nodes["variance"][children].sum(axis=1)
+        )
+    for parents, children in growth.families():  # what the nodes above add to that
+        counts, variance = nodes["counts"][children], nodes["variance"][children]
+        lack = nodes["counts"][parents] - counts.sum(axis=1)
+        share = variance / variance.sum(axis=1, keepdims=True)
+        nodes["counts"][children] = counts + share[:, :, None] * lack[:, None, :]
 
 
-def _below(node: Node) -> tuple[FloatArray, float] | None:
-    """The sum of the children's estimates; of the cells, if the node was evaluated but has no children."""
-    if node.children is not None:
-        left, right = node.children
-        return left.counts + right.counts, left.variance + right.variance
-    if node.cells is not None:
-        return node.cells.sum(axis=0), 2 * node.cell_noise
-    return None
+def _combine_at(growth: Growth, at: NDArray[np.int64], counts: FloatArray, variance: FloatArray) -> None:
+    nodes = growth.nodes
+    nodes["counts"][at], nodes["variance"][at] = combine(
+        nodes["counts"][at], nodes["variance"][at], counts, variance
+    )
 
 
-def smooth(root: Node) -> None:
-    """Make counts non-negative and pull a leaf's class shares towards its parent's, as far as noise reaches.
+def smooth(growth: Growth) -> None:
+    """Make counts non-negative and pull a node's class shares towards its parent's, as far as noise reaches.
 
     A leaf with no more rows than noise would otherwise claim a class for certain. The parent's shares count
-    as many rows as the standard deviation of the leaf's counts; the leaf's total stays.
+    as many rows as the standard deviation of the node's counts; the node's total stays.
     """
-    stack = [(root, np.full(len(root.counts), 1 / len(root.counts)))]
-    while stack:
-        node, above = stack.pop()
-        counts, borrowed = on_simplex(node.counts), math.sqrt(node.variance)
-        total = float(counts.sum())
-        shares = (counts + borrowed * above) / (total + borrowed)
-        node.counts = shares * max(total, 1.0)
-        stack += [(child, shares) for child in node.children or ()]
+    nodes = growth.nodes
+    counts = on_simplex(nodes["counts"])
+    borrowed = np.sqrt(nodes["variance"])
+    total = counts.sum(axis=1)
+    shares = np.empty_like(counts)
+    for level in growth.levels():
+        parent = nodes["parent"][level]
+        above = np.where((parent == NONE)[:, None], 1 / counts.shape[1], shares[parent])
+        rows = total[level] + borrowed[level]
+        shares[level] = (counts[level] + borrowed[level, None] * above) / rows[:, None]
+    nodes["counts"] = shares * np.maximum(total, 1.0)[:, None]

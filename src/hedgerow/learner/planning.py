@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hedgerow.budget import Adaptive, BudgetRule, Epsilon, Scheduled, Unlimited
+from hedgerow.budget import Adaptive, BudgetRule, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.errors import HedgerowError
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
+from hedgerow.repeated import Epsilon
 from hedgerow.schema import Schema
 
 PAPER_TARGET_ERROR = 0.1

@@ -6,18 +6,18 @@ A PrivateSplit is a small value; it sees noisy answers only, never rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.budget import NodeBudget
+from hedgerow.budget import NodeBudgets, priced
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import laplace_variance, on_simplex
-from hedgerow.messages import CountCells, CountColumns, CountSplits, Epsilon, IntArray, Nominate
+from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate
 from hedgerow.network import Network
+from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
 
@@ -41,9 +41,10 @@ class PrivateSplit(Protocol):
         network: Network,
         schema: Schema,
         nodes: IntArray,
-        budgets: Sequence[NodeBudget],
+        budgets: NodeBudgets,
+        epsilon: Epsilon,
     ) -> Evaluation:
-        """Ask the holders about the nodes; each may cost its budget."""
+        """Ask the holders about the nodes; each may cost its budget, in grains of epsilon."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ class SelectSplit:
         network: Network,
         schema: Schema,  # noqa: ARG002 - the holder knows it
         nodes: IntArray,
-        budgets: Sequence[NodeBudget],
+        budgets: NodeBudgets,
+        epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        [splits] = network.ask(_nomination(nodes, self.selector, budgets))
-        [cells] = network.ask(CountCells(nodes, splits, [b.count for b in budgets]))
-        return Evaluation(splits, cells.astype(np.float64), _variances(network, [b.count for b in budgets]))
+        [splits] = network.ask(_nomination(nodes, self.selector, budgets, epsilon))
+        epsilons = priced(budgets.count, epsilon)
+        [cells] = network.ask(CountCells(nodes, splits, epsilons))
+        return Evaluation(splits, cells.astype(np.float64), _variances(network, epsilons))
 
 
 @dataclass(frozen=True)
@@ -94,17 +97,17 @@ class LocalSelection:
         network: Network,
         schema: Schema,  # noqa: ARG002 - the holders know it
         nodes: IntArray,
-        budgets: Sequence[NodeBudget],
+        budgets: NodeBudgets,
+        epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        ballots = network.ask(_nomination(nodes, self.selector, budgets))
-        nominees = [np.unique(names) for names in np.stack(ballots, axis=1)]
-        place = np.repeat(np.arange(len(nodes)), [len(names) for names in nominees])
-        splits = np.concatenate(nominees)
-        epsilons = [budgets[i].count / len(nominees[i]) for i in place.tolist()]
+        ballots = np.stack(network.ask(_nomination(nodes, self.selector, budgets, epsilon)), axis=1)
+        ballots.sort(axis=1)
+        is_new = np.diff(ballots, axis=1, prepend=-1) != 0
+        place, splits = np.nonzero(is_new)[0], ballots[is_new]
+        epsilons = priced((budgets.count // is_new.sum(axis=1))[place], epsilon)
         cells = np.sum(network.ask(CountCells(nodes[place], splits, epsilons)), axis=0).astype(np.float64)
-        criteria = [budgets[i].criterion for i in place.tolist()]
-        best = _best_of_groups(_potentials(cells, criteria), place, len(nodes))
+        best = _best_of_groups(_potentials(cells, budgets.criterion[place]), place)
         return Evaluation(splits[best], cells[best], _variances(network, epsilons)[best])
 
 
@@ -130,36 +133,35 @@ class NoisyCounts:
         network: Network,
         schema: Schema,
         nodes: IntArray,
-        budgets: Sequence[NodeBudget],
+        budgets: NodeBudgets,
+        epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        epsilons = [b.select + b.count for b in budgets]
         ask = CountSplits if self.kind == "per-split" else CountColumns
         shares = len(schema.splits) if self.kind == "per-split" else len(schema.columns)
+        epsilons = priced(budgets.select + budgets.count, epsilon)
         answers = np.sum(network.ask(ask(nodes, epsilons)), axis=0).astype(np.float64)
         cells, n_summed = answers, np.ones(len(schema.splits))
         if self.kind == "per-column":
             cells, n_summed = _cells_of(answers, schema)
         flat = cells.reshape(-1, 2, schema.n_classes)
         place = np.repeat(np.arange(len(nodes)), len(schema.splits))
-        criteria = [b.criterion for b in budgets for _ in schema.splits]
-        best = _best_of_groups(_potentials(flat, criteria), place, len(nodes))
+        best = _best_of_groups(_potentials(flat, budgets.criterion[place]), place)
         chosen = best % len(schema.splits)
-        noise = _variances(network, [epsilon / shares for epsilon in epsilons])
-        return Evaluation(chosen, flat[best], noise * n_summed[chosen])
+        return Evaluation(chosen, flat[best], _variances(network, epsilons, shares) * n_summed[chosen])
 
 
-def _nomination(nodes: IntArray, selector: str, budgets: Sequence[NodeBudget]) -> Nominate:
-    return Nominate(nodes, [b.criterion for b in budgets], selector, [b.select for b in budgets])
+def _nomination(nodes: IntArray, selector: str, budgets: NodeBudgets, epsilon: Epsilon) -> Nominate:
+    return Nominate(nodes, budgets.criteria(), selector, priced(budgets.select, epsilon))
 
 
-def _potentials(cells: NDArray[np.float64], criteria: Sequence[Criterion]) -> NDArray[np.float64]:
+def _potentials(cells: NDArray[np.float64], criteria: IntArray) -> NDArray[np.float64]:
     """F(left) + F(right) of cells [split, side, class]: what a split leaves of a node's impurity."""
     out = np.empty(len(cells))
-    projected, kinds = on_simplex(cells), np.array(criteria)
-    for criterion in set(criteria):
-        mine = kinds == criterion
-        out[mine] = weighted_impurities(projected[mine], criterion).sum(axis=1)
+    projected = on_simplex(cells)
+    for criterion in np.unique(criteria).tolist():
+        mine = criteria == criterion
+        out[mine] = weighted_impurities(projected[mine], Criterion(criterion)).sum(axis=1)
     return out
 
 
@@ -181,17 +183,15 @@ def _cells_of(
     return cells, schema.n_bins[column] / 2
 
 
-def _best_of_groups(potentials: NDArray[np.float64], group: IntArray, n_groups: int) -> IntArray:
+def _best_of_groups(potentials: NDArray[np.float64], group: IntArray) -> IntArray:
     """The place of the smallest potential in each group of consecutive places; the first of equals."""
-    edges = np.searchsorted(group, np.arange(n_groups + 1))
-    return np.array(list(_smallest(potentials, edges)), dtype=np.int64)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    smallest = np.minimum.reduceat(potentials, starts)
+    places = np.flatnonzero(potentials == smallest[group])
+    best: IntArray = places[np.unique(group[places], return_index=True)[1]]
+    return best
 
 
-def _smallest(potentials: NDArray[np.float64], edges: IntArray) -> Iterator[int]:
-    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        yield start + int(potentials[start:stop].argmin())
-
-
-def _variances(network: Network, epsilons: Sequence[Epsilon]) -> NDArray[np.float64]:
-    """The variance of a count summed over all holders."""
-    return network.n_holders * np.array([laplace_variance(epsilon) for epsilon in epsilons])
+def _variances(network: Network, epsilons: Repeated[Epsilon], shares: int = 1) -> NDArray[np.float64]:
+    """The variance of a count summed over all holders, where a row is counted in `shares` places."""
+    return network.n_holders * epsilons.each(lambda epsilon: laplace_variance(epsilon / shares))

@@ -9,111 +9,181 @@ grows, in about as many rounds as it is deep.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.budget import Epsilon
+from hedgerow.compiled import compiled
+from hedgerow.messages import ROOT
+from hedgerow.repeated import IntArray
 
 FloatArray = NDArray[np.float64]
 
+NONE = -1
 ROUNDING = 1e-12  # a gain below this is the rounding error of an impurity
 
 
-@dataclass(slots=True, eq=False)
-class Node:
-    """A node of the growing tree, as the coordinator knows it: from noisy answers only.
+class Growth:
+    """A growing tree, as the coordinator knows it: from noisy answers only.
 
-    `path` spells the way from the root in binary (left 0, right 1, after a leading 1): it breaks ties in a
-    way that no order of evaluation can change.
+    `nodes[i]` is a record of what is known of node i. The root is node 0, a parent comes before its
+    children, and a right child stands next to the left one.
     """
 
-    number: int
-    path: int
-    depth: int  # the root's is 1
-    left: Epsilon  # what the path may still spend
-    counts: FloatArray  # [class], the estimate so far, and its variance
-    variance: float
-    measured: FloatArray  # [class], the count released about this node itself, and its variance
-    noise: float
-    promise: float = 1.0  # see budget.Standing
-    split: int = -1
-    cells: FloatArray | None = None  # [side, class], as released
-    cell_noise: float = 0.0
-    gain: float = 0.0  # weight times gain, in rows: what the split takes off the tree's potential
-    children: tuple[Node, Node] | None = None
-    is_split: bool = False
-    wanted: bool = False
+    def __init__(self, n_classes: int, budget: int) -> None:
+        kind = np.dtype(
+            [
+                ("parent", np.int64),
+                ("depth", np.int64),  # the root's is 1
+                ("child", np.int64),  # the left one
+                ("left", np.int64),  # grains of epsilon that its path may still spend
+                ("counts", np.float64, n_classes),  # the estimate so far, and its variance
+                ("variance", np.float64),
+                ("measured", np.float64, n_classes),  # what was released about this node itself
+                ("noise", np.float64),  # its variance
+                ("promise", np.float64),  # see budget.Standing
+                ("split", np.int64),  # NONE: not evaluated
+                ("cells", np.float64, (2, n_classes)),  # [side, class], as released
+                ("cell_noise", np.float64),  # their variance
+                ("gain", np.float64),  # weight times gain, in rows: what the split takes off the potential
+                ("wanted", np.bool_),  # worth a place in the queue
+                ("is_split", np.bool_),
+            ]
+        )
+        self._records = np.zeros(256, kind)
+        self._n_nodes = 0
+        root = self._born(1)
+        root["parent"], root["depth"], root["left"], root["promise"] = NONE, 1, budget, 1.0
+        root["variance"] = root["noise"] = np.inf
 
     @property
-    def affordable(self) -> Epsilon:
-        """What every path through this node has left; nodes below, evaluated ahead of need, have spent too."""
-        least, stack = self.left, [self]
-        while stack:
-            node = stack.pop()
-            least = min(least, node.left)
-            stack += node.children or ()
-        return least
+    def nodes(self) -> NDArray[Any]:
+        """The records of all nodes; the view is good until more nodes are born."""
+        return self._records[: self._n_nodes]
 
-    def leaves(self) -> Iterator[Node]:
-        """The leaves of the tree below, left to right."""
-        stack = [self]
-        while stack:
-            node = stack.pop()
-            if node.is_split and node.children is not None:
-                stack += reversed(node.children)
-            else:
-                yield node
+    def open(self, parents: IntArray) -> IntArray:
+        """Make the children of evaluated nodes: their numbers [node, side]."""
+        children = self._n_nodes + np.arange(2 * len(parents)).reshape(-1, 2)
+        born = self._born(2 * len(parents))
+        self.nodes["child"][parents] = children[:, 0]
+        born["parent"] = np.repeat(parents, 2)
+        born["depth"] = self.nodes["depth"][born["parent"]] + 1
+        born["left"] = self.nodes["left"][born["parent"]]
+        return children
+
+    def _born(self, n: int) -> NDArray[Any]:
+        first, self._n_nodes = self._n_nodes, self._n_nodes + n
+        if self._n_nodes > len(self._records):
+            room = np.zeros(self._n_nodes, self._records.dtype)
+            self._records = np.concatenate([self._records, room])
+        born = self._records[first : self._n_nodes]
+        born["child"] = born["split"] = NONE
+        return born
+
+    def leaves(self) -> IntArray:
+        """The leaves of the tree."""
+        nodes = self.nodes
+        in_tree = (nodes["parent"] == NONE) | nodes["is_split"][nodes["parent"]]
+        return np.flatnonzero(in_tree & ~nodes["is_split"])
+
+    def levels(self) -> list[IntArray]:
+        """All nodes, depth by depth."""
+        depth = self.nodes["depth"]
+        return [np.flatnonzero(depth == d) for d in range(1, int(depth.max()) + 1)]
+
+    def families(self, top_down: bool = True) -> Iterator[tuple[IntArray, IntArray]]:
+        """The nodes of each depth that have children, and those [node, side]."""
+        levels = self.levels()
+        for level in levels if top_down else reversed(levels):
+            child = self.nodes["child"][level]
+            parents = level[child != NONE]
+            if len(parents):
+                yield parents, child[child != NONE][:, None] + np.arange(2)
+
+    def affordable(self) -> IntArray:
+        """What every path through each node has left; nodes below, evaluated ahead of need, have spent too."""
+        least = self.nodes["left"].copy()
+        for parents, children in self.families(top_down=False):
+            least[parents] = np.minimum(least[parents], least[children].min(axis=1))
+        return least
 
 
 def top_down(
-    root: Node,
-    evaluate: Callable[[Sequence[Node]], None],
-    open_children: Callable[[Sequence[Node]], None],
+    growth: Growth,
+    evaluate: Callable[[IntArray], None],
+    open_children: Callable[[IntArray], IntArray],
     max_splits: int,
 ) -> None:
-    """Grow the tree below `root`, best first, until no leaf is wanted or `max_splits` are made.
+    """Grow the tree, best first, until no leaf is wanted or `max_splits` are made.
 
     `evaluate` gives nodes a split and a gain, and says whether they are `wanted` in the queue;
     `open_children` makes the children of nodes that have been evaluated.
     """
-    evaluate([root])
-    queue: list[Entry] = []
-    _push(queue, root)
-    for done in range(max_splits):
-        if not queue:
+    evaluate(np.array([ROOT]))
+    while True:
+        known = growth.nodes
+        chosen = _best_first(
+            known["gain"], known["wanted"], known["depth"], known["parent"], known["child"], max_splits
+        )
+        wave = chosen[known["child"][chosen] == NONE]
+        if not len(wave):
+            known["is_split"][chosen] = True
             return
-        if queue[0][2].children is None:
-            wave = _next_splits(queue, max_splits - done)
-            open_children(wave)
-            evaluate([child for node in wave for child in node.children or ()])
-        _, _, best = heapq.heappop(queue)
-        best.is_split = True
-        for child in best.children or ():
-            _push(queue, child)
+        evaluate(open_children(wave).ravel())
 
 
-Entry = tuple[float, int, Node]
+@compiled
+def _best_first(
+    gain: FloatArray,
+    wanted: NDArray[np.bool_],
+    depth: IntArray,
+    parent: IntArray,
+    child: IntArray,
+    max_splits: int,
+) -> IntArray:
+    """The first `max_splits` nodes to be split, in order, as far as is known: the queue of Algorithm 1."""
+    queue = np.empty(len(gain), np.int64)  # a heap
+    chosen = np.empty(min(max_splits, len(gain)), np.int64)
+    n_queued, n_chosen = 0, 0
+    if wanted[0]:
+        queue[0], n_queued = 0, 1
+    while n_queued and n_chosen < len(chosen):
+        node = queue[0]
+        chosen[n_chosen] = node
+        n_chosen += 1
+        n_queued -= 1
+        last, place = queue[n_queued], 0  # the last one sinks from the top to where it belongs
+        while 2 * place + 1 < n_queued:
+            lower = 2 * place + 1
+            if lower + 1 < n_queued and _comes_first(queue[lower + 1], queue[lower], gain, depth, parent):
+                lower += 1
+            if not _comes_first(queue[lower], last, gain, depth, parent):
+                break
+            queue[place] = queue[lower]
+            place = lower
+        queue[place] = last
+        if child[node] == NONE:
+            continue
+        for new in range(child[node], child[node] + 2):
+            if wanted[new]:
+                place = n_queued
+                n_queued += 1
+                while place and _comes_first(new, queue[(place - 1) // 2], gain, depth, parent):
+                    queue[place] = queue[(place - 1) // 2]
+                    place = (place - 1) // 2
+                queue[place] = new
+    return chosen[:n_chosen]
 
 
-def _push(queue: list[Entry], node: Node) -> None:
-    if node.wanted:
-        heapq.heappush(queue, (-node.gain, node.path, node))
-
-
-def _next_splits(queue: Sequence[Entry], n_splits: int) -> list[Node]:
-    """The nodes without children among the next `n_splits` to be popped, as far as is known now."""
-    ahead = list(queue)
-    without_children: list[Node] = []
-    for _ in range(n_splits):
-        if not ahead:
-            break
-        _, _, node = heapq.heappop(ahead)
-        if node.children is None:
-            without_children.append(node)
-        for child in node.children or ():
-            _push(ahead, child)
-    return without_children
+@compiled
+def _comes_first(a: int, b: int, gain: FloatArray, depth: IntArray, parent: IntArray) -> bool:
+    """Does a leave the queue before b? Ties go up and to the left: no order of evaluation can change that."""
+    if gain[a] != gain[b]:
+        return bool(gain[a] > gain[b])
+    if depth[a] != depth[b]:
+        return bool(depth[a] < depth[b])
+    while parent[a] != parent[b]:
+        a, b = parent[a], parent[b]
+    return a < b

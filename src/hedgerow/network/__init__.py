@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from hedgerow.messages import Grow, IntArray, Query
+import numpy as np
+
+from hedgerow.messages import Grow, Query
+from hedgerow.repeated import IntArray
 
 
 @dataclass
 class Traffic:
-    """What has gone over a network: questions to all holders at once, and bytes to and from each holder."""
+    """What has gone over a network: questions to all holders at once, and bytes to and from each holder.
+
+    Counted are the questions that were answered, whenever that was: a study that was resumed has the traffic of
+    an undisturbed one.
+    """
 
     holders: int
     rounds: int = 0
@@ -40,3 +47,14 @@ class Network(Protocol):
 
     def ask(self, query: Query) -> list[IntArray]:
         """Ask every holder the same; one answer a holder."""
+
+
+def joined(waiting: Grow | None, then: Grow) -> Grow:
+    """Two announcements with nothing asked between them, as one: neither must be lost."""
+    if waiting is None:
+        return then
+    return Grow(
+        np.concatenate([waiting.nodes, then.nodes]),
+        np.concatenate([waiting.splits, then.splits]),
+        np.concatenate([waiting.children, then.children]),
+    )

@@ -8,8 +8,9 @@ import numpy as np
 
 from hedgerow.errors import Refused
 from hedgerow.holder.desk import Desk
-from hedgerow.messages import Grow, IntArray, Query, Refusal, Request, from_bytes, to_bytes
+from hedgerow.messages import Grow, Query, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network import Traffic
+from hedgerow.repeated import IntArray
 
 
 class LocalNetwork:

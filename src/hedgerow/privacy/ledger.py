@@ -12,16 +12,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hedgerow.errors import BudgetExceeded, Refused
+from hedgerow.repeated import Epsilon, IntArray, Repeated
 
 WHOLE = 0
-MOST_BITS = 2**13  # of a sum's denominator: more would only keep the holder busy
+MOST_BITS = 2**13  # of the sums' denominator: more would only keep the holder busy
 NO_DIVISIONS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
-
-Epsilon = Fraction | float  # a float only for infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,32 @@ class Entry:
     epsilon: Epsilon
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One release about each of many parts."""
+
+    parts: Sequence[int]
+    depths: IntArray
+    mechanism: str
+    what: str
+    epsilons: Repeated[Epsilon]
+
+    def entries(self) -> Iterator[Entry]:
+        """As the account lists them."""
+        for part, depth, epsilon in zip(self.parts, self.depths.tolist(), self.epsilons, strict=True):
+            yield Entry(part, depth, self.mechanism, self.what, epsilon)
+
+
+@dataclass(frozen=True, eq=False)
 class Quote:
-    """What a ledger would be after something that has not been booked yet: `spent`, and all that changes."""
+    """What a ledger would be after something that has not been booked yet."""
 
     spent: Epsilon
-    along: Mapping[int, Epsilon]
-    depth: Mapping[int, int]
-    into: Mapping[int, tuple[int, ...]]
-    entries: Sequence[Entry]
+    unit: int
+    sums: NDArray[Any]
+    depths: IntArray
+    divisions: Mapping[int, tuple[int, ...]]
+    release: Release | None
 
 
 class Ledger:
@@ -58,12 +78,16 @@ class Ledger:
         self.grant = _exact(grant)
         self.neighbours = neighbours
         self.leaks = tuple(leaks)
-        self.entries: list[Entry] = []
         self._spent: Epsilon = Fraction(0)
         self._factor = 2 if neighbours == "replace" else 1
-        self._along: dict[int, Epsilon] = {WHOLE: Fraction(0)}  # the sum along the path to a part
-        self._depth = {WHOLE: 1}
+        self._releases: list[Release] = []
         self._into: dict[int, tuple[int, ...]] = {}
+        self._place = {WHOLE: 0}  # of a part, in the arrays that follow
+        self._depths = np.array([1])
+        # What the path to a part has paid is a whole number of units: exact, and all parts at once. The numbers
+        # are 64 bits wide while they fit, and of any size from there on.
+        self._sums: NDArray[Any] = np.array([0])
+        self._unit = 1  # of which there are so many in an epsilon of one
 
     def __repr__(self) -> str:
         state = f"granted={float(self.grant):g}, spent={float(self.spent):g}"
@@ -73,6 +97,15 @@ class Ledger:
     def private(self) -> bool:
         """Whether the sum means anything: nothing has left the house outside the account."""
         return not self.leaks
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Every release, in order."""
+        return [entry for release in self._releases for entry in release.entries()]
+
+    def paid(self, part: int) -> Fraction:
+        """What a row in this part, and in none that it has been divided into, has paid."""
+        return Fraction(int(self._sums[self._place[part]]), self._unit)
 
     @property
     def spent(self) -> Epsilon:
@@ -88,7 +121,7 @@ class Ledger:
     def dearest(self) -> list[Entry]:
         """All releases about some rows that have paid the most: their epsilons add up to `spent`."""
         above = {new: part for part, into in self._into.items() for new in into}
-        path = [max(self._along, key=self._along.__getitem__)]
+        path = [max(self._place, key=lambda part: self._sums[self._place[part]])]
         while path[-1] in above:
             path.append(above[path[-1]])
         parts = frozenset(path)
@@ -151,61 +184,90 @@ class Ledger:
 
         Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
         """
-        # Changes are kept beside the account; what has not changed is looked up in it.
-        along: dict[int, Epsilon] = {}
-        depth: dict[int, int] = {}
-        pieces: dict[int, tuple[int, ...]] = {}
-        for part, into in divisions.items():
-            named = [new for new in into if new in self._along or new in along]
-            known = part in along or part in self._along
-            if not known or part in self._into or named or len({*into}) < len(into):
-                raise Refused(f"part {part} cannot be divided into {into}: unknown, or named before.")
-            pieces[part] = into
-            level = depth[part] if part in depth else self._depth[part]
-            for new in into:
-                along[new] = along[part] if part in along else self._along[part]
-                depth[new] = level + 1
-        spent, grant, factor = self._spent, self.grant, self._factor
-        prices: dict[int, Epsilon] = {}  # by identity: hashing a fraction is slow
-        entries = []
-        for part, epsilon in zip(parts, epsilons, strict=True):
-            if part not in along and part not in self._along:
-                raise Refused(f"part {part} is unknown; nothing is released about it.")
+        place = self._placed(divisions)
+        if unknown := set(parts) - place.keys():
+            raise Refused(f"part {min(unknown)} is unknown; nothing is released about it.")
+        prices = Repeated.of(epsilons)
+        for epsilon in prices.items:
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-            price = prices.get(id(epsilon))
-            if price is None:
-                price = prices[id(epsilon)] = _exact(epsilon) * factor
-            level = depth[part] if part in depth else self._depth[part]
-            entries.append(Entry(part, level, mechanism, what, price))
-            if price == math.inf == grant:  # no privacy: there is nothing to add up
-                along[part] = spent = price
-                continue
-            divided = part in pieces or part in self._into
-            for reached in _below(part, pieces, self._into) if divided else (part,):
-                total = (along[reached] if reached in along else self._along[reached]) + price
-                if total > grant:
-                    raise BudgetExceeded(
-                        f"{what} of part {part} would bring the spending to {float(total):.6g}, "
-                        f"above the granted {float(self.grant):.6g}; nothing was released or charged."
-                    )
-                if type(total) is Fraction and total.denominator.bit_length() > MOST_BITS:
-                    raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
-                along[reached] = total
-                spent = max(spent, total)
-        return Quote(spent, along, depth, pieces, entries)
+        prices = Repeated([_exact(epsilon) * self._factor for epsilon in prices.items], prices.which)
+        finite = [price for price in prices.items if isinstance(price, Fraction)]
+        unit = math.lcm(self._unit, *(price.denominator for price in finite))
+        if unit.bit_length() > MOST_BITS:
+            raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
+
+        reached, which = self._reached(parts, divisions, place, prices.which)
+        units = [int(price * unit) if isinstance(price, Fraction) else 0 for price in prices.items]
+        finer = unit // self._unit
+        most = int(self._sums.max()) * finer + max(units, default=0) * len(reached)
+        kind: Any = np.int64 if max(most, finer) < 2**63 else object
+        parents = [self._place[part] for part in divisions for _ in divisions[part]]
+        sums = self._sums.astype(kind) * finer
+        sums = np.concatenate([sums, sums[parents]])
+        depths = np.concatenate([self._depths, self._depths[parents] + 1])
+        np.add.at(sums, reached, np.array(units, dtype=kind)[which])
+
+        spent = self._spent
+        if len(reached):
+            total: Epsilon = Fraction(int(sums[reached].max()), unit)
+            if len(finite) < len(prices.items):
+                total = math.inf
+            if total > self.grant:
+                raise BudgetExceeded(
+                    f"{what} would bring the spending to {float(total):.6g}, above the granted "
+                    f"{float(self.grant):.6g}; nothing was released or charged."
+                )
+            spent = max(spent, total)
+        release = None
+        if len(parts):
+            at = [place[part] for part in parts]
+            release = Release(parts, depths[at], mechanism, what, prices)
+        return Quote(spent, unit, sums, depths, divisions, release)
+
+    def _placed(self, divisions: Mapping[int, tuple[int, ...]]) -> Mapping[int, int]:
+        """Where each part is, once some have been divided: old parts that have not been, into new ones."""
+        if not divisions:
+            return self._place
+        new = [*chain.from_iterable(divisions.values())]
+        unknown = divisions.keys() - self._place.keys()
+        again = divisions.keys() & self._into.keys()
+        taken = self._place.keys() & set(new)
+        if unknown or again or taken or len(set(new)) < len(new):
+            part = min(unknown | again or divisions.keys())
+            raise Refused(
+                f"part {part} cannot be divided: it is unknown, or divided, or its parts have names taken."
+            )
+        return self._place | dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+
+    def _reached(
+        self,
+        parts: Sequence[int],
+        divisions: Mapping[int, tuple[int, ...]],
+        place: Mapping[int, int],
+        which: IntArray,
+    ) -> tuple[list[int], IntArray]:
+        """The places of all parts that pay for a release about each of `parts`, and which of the prices.
+
+        A release about a part is about all that it has been divided into too.
+        """
+        if self._into.keys().isdisjoint(parts) and divisions.keys().isdisjoint(parts):
+            return [place[part] for part in parts], which
+        below = [[place[p] for p in _below(part, self._into, divisions)] for part in parts]
+        return [*chain.from_iterable(below)], np.repeat(which, [len(places) for places in below])
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
-        self._along.update(quote.along)
-        self._depth.update(quote.depth)
-        self._into.update(quote.into)
-        self.entries += quote.entries
-        self._spent = quote.spent
+        self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
+        new = [*chain.from_iterable(quote.divisions.values())]
+        self._place.update(zip(new, range(len(self._place), len(self._sums)), strict=True))
+        self._into.update(quote.divisions)
+        if quote.release is not None:
+            self._releases.append(quote.release)
 
 
 def _below(part: int, *pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
-    """The part and all that it has been divided into: a release about it is about them too."""
+    """The part and all that it has been divided into."""
     stack = [part]
     while stack:
         reached = stack.pop()

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hedgerow.errors import HedgerowError, InvalidMessage, Refused
 from hedgerow.messages import (
     Answer,
@@ -24,7 +22,6 @@ from hedgerow.messages import (
     CountRows,
     CountSplits,
     Grow,
-    IntArray,
     Nominate,
     Query,
     Refusal,
@@ -32,10 +29,11 @@ from hedgerow.messages import (
     from_bytes,
     to_bytes,
 )
-from hedgerow.network import Traffic
+from hedgerow.network import Traffic, joined
 from hedgerow.network.flare.answers import AnswerFile
 from hedgerow.network.flare.study import Study
 from hedgerow.privacy.ledger import Ledger
+from hedgerow.repeated import IntArray
 from hedgerow.schema import Schema
 
 # Carries one request to the named holders; the replies of those who replied within so many seconds.
@@ -113,7 +111,7 @@ class FlareNetwork:
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
-        self._growth = growth if self._growth is None else _joined(self._growth, growth)
+        self._growth = joined(self._growth, growth)
 
     def ask(self, query: Query) -> list[IntArray]:
         """See `Network.ask`."""
@@ -157,6 +155,7 @@ class FlareNetwork:
         for holder in self._active:
             if (answer := self._answers.find(identifier, holder, digest)) is not None:
                 values[holder] = self._checked(request, holder, answer)
+                self._count(data, answer)
         stored = len(values)
         began = heard = time.monotonic()  # heard: when the silent ones were last not known to be out of reach
         patience = FIRST_TRY
@@ -165,11 +164,10 @@ class FlareNetwork:
                 raise Stopped("the study was stopped; resume it when you like.")
             asked = time.monotonic()
             replies = self._send(missing, data, min(patience, self._study.answer_seconds))
-            self.traffic.bytes_sent += len(data) * len(missing)
             for holder in missing:
                 if holder in replies:
-                    self.traffic.bytes_received += len(replies[holder])
                     values[holder] = self._checked(request, holder, replies[holder])
+                    self._count(data, replies[holder])
                     self._answers.keep(identifier, holder, digest, replies[holder])
             now = time.monotonic()
             if now - asked >= patience / 2:
@@ -181,6 +179,10 @@ class FlareNetwork:
                 )
                 time.sleep(max(0.0, RETRY_SECONDS - (now - asked)))
         return values, stored
+
+    def _count(self, request: bytes, answer: bytes) -> None:
+        self.traffic.bytes_sent += len(request)
+        self.traffic.bytes_received += len(answer)
 
     def _miss(self, identifier: str, silent: Sequence[str], *, late: bool, unheard: float) -> None:
         """Give up on holders that do not answer, if it is time; as the study says."""
@@ -231,15 +233,6 @@ class _Account:
                 self._ledger.divide(node, children)
         query = request.query
         self._ledger.charge(query.nodes.tolist(), "", type(query).__name__, query.epsilons)
-
-
-def _joined(first: Grow, then: Grow) -> Grow:
-    """Two announcements with nothing asked between them, as one."""
-    return Grow(
-        np.concatenate([first.nodes, then.nodes]),
-        np.concatenate([first.splits, then.splits]),
-        np.concatenate([first.children, then.children]),
-    )
 
 
 def _shape(query: Query, schema: Schema) -> tuple[int, ...]:

@@ -24,10 +24,10 @@ from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare.study import NAME, InvalidStudy, read_toml
-from hedgerow.network.flare.table import read_codes
-from hedgerow.privacy.ledger import Epsilon
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
+from hedgerow.repeated import Epsilon
 from hedgerow.schema import Schema
+from hedgerow.tables import read_codes
 
 POLICY_FILE = "hedgerow.toml"
 STORE = "studies.db"  # in the journal's folder
@@ -40,10 +40,6 @@ class InvalidPolicy(InvalidStudy):
 
 class NoGrant(Refused):
     """This site has granted the study nothing."""
-
-
-class StudyOpen(Refused):
-    """Another process serves the study: the one of an earlier job, which is about to end."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +218,17 @@ class Site:
             if request.study not in self.policy.grants:
                 say(f"refused a request of study {request.study[:80]!r}: it has no grant.")
                 return refusal(request.study, request.identifier, NOT_HERE)
-            answer = self._desk(request.study).handle(data)
-            message = from_bytes(answer)
+            desk, began = self._desk(request.study), time.perf_counter()
+            answer = desk.handle(data)
+            message, name = from_bytes(answer), f"{request.identifier!r} of study {request.study!r}"
             if isinstance(message, Refusal):
-                say(f"refused {request.identifier!r} of study {request.study!r}: {message.reason}")
+                say(f"refused {name}: {message.reason}")
+            else:  # for the holder, and for whoever measures: how long it takes may depend on the rows
+                query = request.query
+                say(
+                    f"answered {name}: {type(query).__name__}, {len(query.nodes)} nodes, "
+                    f"{time.perf_counter() - began:.4f} s"
+                )
             return answer
 
     def _reread(self) -> None:
@@ -251,12 +254,7 @@ class Site:
     def _desk(self, study: str) -> Desk:
         if study not in self._open:
             grant = self.policy.grants[study]
-            try:
-                stored = self._store.open_study(grant.terms)
-            except Refused as error:
-                if "open already" in str(error):
-                    raise StudyOpen(str(error)) from error
-                raise
+            stored = self._store.open_study(grant.terms)
             try:
                 rows = GroupedRows(self._codes, self._labels, self.policy.schema)
                 desk = stored.desk(rows, grant.noise)
@@ -284,7 +282,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 def load_table(policy: Policy) -> tuple[Codes, Any]:
     """The holder's rows, encoded."""
-    codes, labels = read_codes(policy.data, policy.schema)
+    try:
+        codes, labels = read_codes(policy.data, policy.schema)
+    except OSError as error:
+        raise InvalidTable(f"{policy.data} cannot be read: {error.strerror}.") from error
     if codes.n_rows > policy.max_rows:
         raise InvalidTable(
             f"the table has more rows than max_rows = {policy.max_rows}, the public bound that the noise is made "

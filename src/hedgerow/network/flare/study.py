@@ -16,8 +16,8 @@ from typing import Any
 
 from hedgerow.criteria import Criterion
 from hedgerow.errors import HedgerowError
-from hedgerow.privacy.ledger import Epsilon
 from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.repeated import Epsilon
 from hedgerow.schema import Schema
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

@@ -1,0 +1,52 @@
+"""One value a node, where many nodes share few: prices, criteria. Anything may import this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+IntArray = NDArray[np.int64]
+Epsilon = Fraction | float  # a float only for infinity
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Sequence[T], Generic[T]):
+    """One item a node, where many nodes share few: item `which[i]` stands at place i.
+
+    The items are distinct, in the order in which they are first named.
+    """
+
+    items: Sequence[T]
+    which: IntArray
+
+    @classmethod
+    def of(cls, values: Sequence[T]) -> Repeated[T]:
+        """The same values, each kept once."""
+        if isinstance(values, Repeated):
+            return values
+        place = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        return cls(list(place), np.array([place[value] for value in values], dtype=np.int64))
+
+    @classmethod
+    def of_numbers(cls, numbers: IntArray, item: Callable[[int], T]) -> Repeated[T]:
+        """`item(number)` for each number; different numbers make different items."""
+        _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        return cls([item(number) for number in numbers[np.sort(first)].tolist()], rank[which.ravel()])
+
+    def each(self, function: Callable[[T], float]) -> NDArray[np.float64]:
+        """`function` of the item at each place, called once an item."""
+        values: NDArray[np.float64] = np.array([function(item) for item in self.items])[self.which]
+        return values
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.items[self.which[place]]
