@@ -14,6 +14,7 @@ from hedgerow.schema import Categorical, Numeric, Schema
 
 if TYPE_CHECKING:
     from hedgerow.classifier import PrivateTreeClassifier
+    from hedgerow.forecast import plan
 
 __all__ = [
     "BudgetExceeded",
@@ -26,13 +27,16 @@ __all__ = [
     "PrivateTreeClassifier",
     "Schema",
     "SchemaMismatch",
+    "plan",
 ]
+
+_LATER = {"PrivateTreeClassifier": "hedgerow.classifier", "plan": "hedgerow.forecast"}
 
 
 def __getattr__(name: str) -> Any:
     # scikit-learn takes half a second to import; who only writes schemas does not wait for it.
-    if name == "PrivateTreeClassifier":
-        from hedgerow.classifier import PrivateTreeClassifier
+    if name in _LATER:
+        from importlib import import_module
 
-        return PrivateTreeClassifier
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,141 +1,34 @@
 """The theorems as code: how many rows a promise of accuracy asks for.
 
-The paper's sample sizes with the explicit constants that stand in its proofs, and the same for our own
-mechanisms, whose derivations are in docs/theory.md. All of them are worst cases and most are enormous:
-simulation says more about a particular study. Logarithms are natural unless the paper writes lg (base 2).
+First the paper's sample sizes with the constants that stand in its proofs, as printed and corrected; then the
+same for our own mechanisms, about the noise that the code draws. docs/theory.md has the derivations. All are
+worst cases and most are enormous: `hedgerow.plan` says more about a particular study. Logarithms are natural
+unless the paper writes lg (base 2).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
-from hedgerow.criteria import Criterion, impurity_bound
+import numpy as np
 
+from hedgerow.budget import GRAINS, LEAST, SCHEDULES
+from hedgerow.criteria import FRACTION_BITS, Criterion, impurity_bound, score_sensitivity
+from hedgerow.learner.planning import SHARES, Wishes, make_plan
+from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
+from hedgerow.schema import Schema
 
-def accuracy_of_splits(advantage: float, target_error: float, max_splits: int) -> float:
-    """zeta: how nearly optimal every split must be. Proof of Theorem 3: 6 zeta = gamma^2 e / (8 M log(2/e)).
-
-    `advantage` is gamma of the Weak Learning Assumption, `target_error` e, `max_splits` M.
-    """
-    _check_unit(advantage=advantage, target_error=target_error)
-    return advantage**2 * target_error / (8 * max_splits * math.log(2 / target_error)) / 6
-
-
-def least_share(schedule: str, max_splits: int) -> float:
-    """The share of the poorest depth, b = min B(d) over d = 1..M: 1/M uniformly, 2^-M with decay."""
-    shares = {"uniform": 1 / max_splits, "decay": 2.0**-max_splits}
-    if schedule not in shares:
-        raise ValueError(f"schedule={schedule!r}; the paper has 'uniform' and 'decay'.")
-    return shares[schedule]
-
-
-def rows_for_weights(
-    zeta: float, epsilon: float, failure_probability: float, max_splits: int, holders: int = 1
-) -> float:
-    """Rows with which all weights are within zeta: |S| >= ln(8kM/delta) 2k / (zeta alpha_l).
-
-    Proof of Theorem 3 (k = 1) and Corollary (k holders); `epsilon` is alpha_l, a node's whole budget, of
-    which half counts its rows.
-    """
-    _check_positive(zeta=zeta, epsilon=epsilon)
-    return math.log(8 * holders * max_splits / failure_probability) * 2 * holders / (zeta * epsilon)
-
-
-def rows_for_leaves(
-    target_error: float, epsilon: float, failure_probability: float, max_splits: int, holders: int = 1
-) -> float:
-    """Rows with which labelling the leaves costs at most half of the error.
-
-    |S| >= ln(4k(M+1)/delta) 8k(M+1) / (e alpha), with half of epsilon for the leaves: proof of Theorem 3 and
-    its corollary.
-    """
-    _check_positive(target_error=target_error, epsilon=epsilon)
-    leaves = max_splits + 1
-    return (
-        math.log(4 * holders * leaves / failure_probability) * 8 * holders * leaves / (target_error * epsilon)
-    )
-
-
-def rows_for_noisy_max(zeta: float, epsilon: float, failure_probability: float, n_candidates: int) -> float:
-    """N(zeta, alpha, delta) of the paper's SingleMachine: 2 b log b, b = ln(|H|/delta) 40 / (alpha zeta).
-
-    Theorem "RNM implements PrivateSplit". It rests on the noise scale 20 lg(m) / (alpha m), which is not
-    private (the number of rows m is not public); `rows_for_selection` is ours.
-    """
-    _check_positive(zeta=zeta, epsilon=epsilon)
-    return _more_than_its_log(math.log(n_candidates / failure_probability) * 40 / (epsilon * zeta))
-
-
-def rows_for_noisy_counts(
-    zeta: float, epsilon: float, failure_probability: float, n_candidates: int, holders: int
-) -> float:
-    """N(zeta, alpha, delta) of the paper's NoisyCounts: 2 b log b, b = 60 ln(3k|H|/delta) k|H| / (alpha zeta)."""
-    _check_positive(zeta=zeta, epsilon=epsilon)
-    kh = holders * n_candidates
-    return _more_than_its_log(60 * math.log(3 * kh / failure_probability) * kh / (epsilon * zeta))
-
-
-def rows_for_selection(
-    zeta: float,
-    select: float,
-    count: float,
-    failure_probability: float,
-    n_candidates: int,
-    n_classes: int,
-    criterion: Criterion = Criterion.gini,
-    max_rows: int = 2**31 - 1,
-) -> float:
-    """N of our SelectSplit: permute-and-flip with epsilon `select`, cells with epsilon `count`.
-
-    The chosen split is zeta-optimal if m >= (D / select) ln(2|H|/delta) / zeta, because permute-and-flip is
-    nowhere worse than the exponential mechanism, which misses the best score by more than
-    (D / select) ln(|H|/delta') with probability at most delta'. The gain computed from the cells is
-    zeta-accurate if m >= 4K(2D + 1) ln(4K/delta) / (count zeta), because F changes by at most D for a row
-    and every one of the 2K cells is off by at most ln(4K/delta) / count (docs/theory.md).
-    """
-    _check_positive(zeta=zeta, select=select, count=count)
-    bound = impurity_bound(criterion, n_classes, max_rows)
-    chosen = bound / select * math.log(2 * n_candidates / failure_probability) / zeta
-    return max(
-        chosen, _rows_for_cells(zeta, 1 / count, 1, failure_probability / 2, 2 * n_classes, n_classes, bound)
-    )
-
-
-def rows_for_counts(
-    zeta: float,
-    epsilon: float,
-    failure_probability: float,
-    n_histograms: int,
-    bins: int,
-    holders: int,
-    n_candidates: int,
-    n_classes: int,
-) -> float:
-    """N of our NoisyCounts, of both kinds, with gini.
-
-    Per column: `n_histograms` is the number of columns and `bins` the most bins of one; a cell is the sum of
-    up to `bins` noisy numbers of each holder. Per split: the number of splits, and bins = 1. All gains must
-    be within zeta/2, so that the best of them is zeta-optimal.
-    """
-    _check_positive(zeta=zeta, epsilon=epsilon)
-    bound = impurity_bound(Criterion.gini, n_classes, 2)
-    scale = n_histograms / epsilon
-    draws = 2 * n_classes * n_candidates * bins * holders
-    return _rows_for_cells(zeta / 2, scale, bins * holders, failure_probability, draws, n_classes, bound)
-
-
-def _rows_for_cells(
-    zeta: float, scale: float, terms: int, failure: float, draws: int, n_classes: int, bound: float
-) -> float:
-    """Rows with which a gain from 2K cells, each off by up to terms * scale * ln(draws/failure), is near."""
-    off = terms * scale * math.log(draws / failure)
-    return 4 * n_classes * (2 * bound + 1) * off / zeta
+MAX_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """What a theorem asks for, part by part; `rows` is the largest."""
+    """What a theorem about a whole tree asks for, part by part; `rows` is the largest.
+
+    `zeta` is how far from the best a split may be, as a share of all rows.
+    """
 
     zeta: float
     weights: float
@@ -148,6 +41,96 @@ class SampleSize:
         return max(self.weights, self.leaves, self.splits)
 
 
+# ---- The paper's -----------------------------------------------------------------------------------------------
+
+
+def accuracy_of_splits(advantage: float, target_error: float, max_splits: int) -> float:
+    """zeta: how nearly optimal every split must be. Proof of Theorem 3: 6 zeta = gamma^2 e / (8 M log(2/e)).
+
+    `advantage` is gamma of the Weak Learning Assumption, `target_error` e, `max_splits` M.
+    """
+    _check_unit(advantage=advantage, target_error=target_error)
+    _check_positive(max_splits=max_splits)
+    return advantage**2 * target_error / (8 * max_splits * math.log(2 / target_error)) / 6
+
+
+def least_share(schedule: str, max_splits: int) -> float:
+    """The share of the poorest depth, b = min B(d) over d = 1..M: 1/M uniformly, 2^-M with decay."""
+    if schedule not in {"uniform", "decay"}:
+        raise ValueError(f"schedule={schedule!r}; the paper has 'uniform' and 'decay'.")
+    return 1 / max_splits if schedule == "uniform" else 2.0**-max_splits
+
+
+def rows_for_weights(
+    zeta: float, epsilon: float, failure_probability: float, max_splits: int, holders: int = 1
+) -> float:
+    """Rows with which all weights are within zeta: |S| >= ln(8kM/delta) 2k / (zeta alpha_l).
+
+    Proof of Theorem 3 (k = 1) and of its distributed corollary (k holders); `epsilon` is alpha_l, a node's
+    whole budget, of which half counts its rows.
+    """
+    _check_positive(zeta=zeta, epsilon=epsilon, max_splits=max_splits, holders=holders)
+    _check_unit(failure_probability=failure_probability)
+    return math.log(8 * holders * max_splits / failure_probability) * 2 * holders / (zeta * epsilon)
+
+
+def rows_for_leaves(
+    target_error: float,
+    epsilon: float,
+    failure_probability: float,
+    max_splits: int,
+    holders: int = 1,
+    *,
+    corrected: bool = False,
+) -> float:
+    """Rows with which labelling the leaves costs at most half of the error.
+
+    |S| >= ln(4k(M+1)/delta) 8k(M+1) / (e alpha), with half of epsilon for the leaves: proof of Theorem 3 and
+    its distributed corollary. Corrected: 8 for 4, because each leaf has two labels' noise.
+    """
+    _check_positive(target_error=target_error, epsilon=epsilon, max_splits=max_splits, holders=holders)
+    _check_unit(failure_probability=failure_probability)
+    leaves, draws = max_splits + 1, 8 if corrected else 4
+    failing = math.log(draws * holders * leaves / failure_probability)
+    return failing * 8 * holders * leaves / (target_error * epsilon)
+
+
+def rows_for_noisy_max(
+    zeta: float, epsilon: float, failure_probability: float, n_candidates: int, *, corrected: bool = False
+) -> float:
+    """N(zeta, alpha, delta) of the paper's SingleMachine: 2 b log b, b = ln(|H|/delta) 40 / (alpha zeta).
+
+    Theorem "RNM implements PrivateSplit". It rests on the noise scale 20 lg(m) / (alpha m), which is not
+    private (the number of rows m is not public); `miss` has ours. Corrected: lg for log.
+    """
+    _check_positive(zeta=zeta, epsilon=epsilon)
+    _check_unit(failure_probability=failure_probability)
+    return _more_than_its_log(
+        math.log(n_candidates / failure_probability) * 40 / (epsilon * zeta), corrected=corrected
+    )
+
+
+def rows_for_noisy_counts(
+    zeta: float,
+    epsilon: float,
+    failure_probability: float,
+    n_candidates: int,
+    holders: int,
+    *,
+    corrected: bool = False,
+) -> float:
+    """N(zeta, alpha, delta) of the paper's NoisyCounts: 2 b log b, b = 60 ln(3k|H|/delta) k|H| / (alpha zeta).
+
+    Theorem "NoisyCounts implements distributed PrivateSplit", with noise of scale 3|H|/alpha. Corrected: lg
+    for log, and 8 for 3, because each split has four cells, two row sums and two column sums.
+    """
+    _check_positive(zeta=zeta, epsilon=epsilon)
+    _check_unit(failure_probability=failure_probability)
+    kh, draws = holders * n_candidates, 8 if corrected else 3
+    b = 60 * math.log(draws * kh / failure_probability) * kh / (epsilon * zeta)
+    return _more_than_its_log(b, corrected=corrected)
+
+
 def rows_for_tree(
     advantage: float,
     target_error: float,
@@ -157,32 +140,243 @@ def rows_for_tree(
     n_candidates: int,
     schedule: str = "uniform",
     holders: int = 1,
+    *,
+    corrected: bool = False,
 ) -> SampleSize:
     """Theorem 3 (one holder, RNM) and its corollary (several, NoisyCounts): training error <= target_error.
 
     Every node's budget is at least alpha b / 2, half of it for PrivateSplit, and every node that is split
-    holds at least e / (2M) of the rows.
+    holds at least e / (2M) of the rows. Corrected: the parts are, and the proof's e is two thirds of
+    `target_error`, because it shows that leaves are found while the error is above e, not e / 2. Either way
+    it promises nothing unless `max_splits` is as large as `log_splits_for_error` says.
     """
-    zeta = accuracy_of_splits(advantage, target_error, max_splits)
+    error = target_error * 2 / 3 if corrected else target_error
+    zeta = accuracy_of_splits(advantage, error, max_splits)
     node = epsilon * least_share(schedule, max_splits) / 2
     if node == 0.0:
         return SampleSize(zeta, math.inf, math.inf, math.inf)
     failure = failure_probability / (2 * (2 * max_splits + 1))
     if holders == 1:
-        at_a_node = rows_for_noisy_max(zeta, node / 2, failure, n_candidates)
+        at_a_node = rows_for_noisy_max(zeta, node / 2, failure, n_candidates, corrected=corrected)
     else:
-        at_a_node = rows_for_noisy_counts(zeta, node / 2, failure, n_candidates, holders)
+        at_a_node = rows_for_noisy_counts(zeta, node / 2, failure, n_candidates, holders, corrected=corrected)
     return SampleSize(
         zeta=zeta,
         weights=rows_for_weights(zeta, node, failure_probability, max_splits, holders),
-        leaves=rows_for_leaves(target_error, epsilon, failure_probability, max_splits, holders),
-        splits=2 * max_splits / target_error * at_a_node,
+        leaves=rows_for_leaves(error, epsilon, failure_probability, max_splits, holders, corrected=corrected),
+        splits=2 * max_splits / error * at_a_node,
     )
 
 
-def _more_than_its_log(b: float) -> float:
-    """The paper's technical lemma: x >= 2 b log b makes x >= b log x."""
-    return 2 * b * math.log(b)
+def log_splits_for_error(
+    advantage: float, target_error: float, criterion: Criterion = Criterion.entropy, *, printed: bool = False
+) -> float:
+    """Ln of the number of splits after which half of the promised fall brings the error to target_error / 2.
+
+    Theorem 3's (1/e)^O(log(1/e) / gamma^2), in full: 2 int_e^1 dG / f(G), where a split of a tree of t leaves
+    and potential G lowers the potential by at least f(G) / t without noise. Printed: f of the paper's proof.
+    """
+    _check_unit(advantage=advantage, target_error=target_error)
+    if printed:
+        return 4 / advantage**2 * (math.log(2 / target_error) ** 2 - math.log(2) ** 2)
+    match criterion:
+        case Criterion.gini:  # f = gamma^2 G^2
+            return 2 / advantage**2 * (1 / target_error - 1)
+        case Criterion.root_gini:  # f = 2 gamma^2 G
+            return math.log(1 / target_error) / advantage**2
+        case Criterion.entropy:  # f = 4 gamma^2 x / ln 2, where x is the error whose entropy is G
+            log_x = np.linspace(math.log(_inverse_entropy(target_error)), math.log(0.5), 10_001)
+            slope = np.log2(np.exp(-log_x) - 1)  # dG/dx, and dx / x = d log x
+            integral = float(((slope[1:] + slope[:-1]) / 2 * np.diff(log_x)).sum())
+            return math.log(2) / (2 * advantage**2) * integral
+        case Criterion.error:
+            return math.inf
+
+
+def _inverse_entropy(bits: float) -> float:
+    """The x up to 1/2 whose entropy is `bits`, by bisection."""
+    low, high = 0.0, 0.5
+    for _ in range(80):
+        x = (low + high) / 2
+        entropy = -(x * math.log2(x) + (1 - x) * math.log2(1 - x))
+        low, high = (x, high) if entropy < bits else (low, x)
+    return high
+
+
+def _more_than_its_log(b: float, *, corrected: bool) -> float:
+    """An x with x >= b lg x. The paper's 2 b log b is large enough for log, and for lg if b is not small.
+
+    Corrected: the least such x beyond the turning point, by bisection.
+    """
+    if not corrected:
+        return 2 * b * math.log(b)
+    low, high = b / math.log(2), 4 * (b + 2) * math.log2(b + 2)  # x - b lg x falls below `low`
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle < b * math.log2(middle) else (low, middle)
+    return high
+
+
+# ---- Ours ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Miss:
+    """How far, in rows, a PrivateSplit is off at a node of any size, except with the failure probability.
+
+    `choice`: the gain of the split chosen, from the best one's. `gain`: its estimate, from the truth. `rows`:
+    the estimated number of rows, from the truth.
+    """
+
+    choice: float
+    gain: float
+    rows: float
+
+    def rows_needed(self, zeta: float) -> float:
+        """N(zeta, epsilon, delta): at so many rows the split is zeta-optimal and its gain zeta-accurate."""
+        _check_positive(zeta=zeta)
+        return max(self.choice, self.gain + self.rows) / zeta
+
+
+def total_noise(draws: int, scale: float, failure_probability: float) -> float:
+    """What the absolute values of `draws` discrete Laplace numbers add up to at most, but for the failure.
+
+    |Z| is stochastically at most scale (E + ln(2 / (1 + exp(-1/scale)))), with E exponential, and a sum of
+    exponentials has a gamma distribution (docs/theory.md, noise).
+    """
+    from scipy.special import gammainccinv  # type: ignore[import-untyped, unused-ignore]
+
+    discreteness = math.log(2 / (1 + math.exp(-1 / scale)))
+    return scale * (float(gammainccinv(draws, failure_probability)) + draws * discreteness)
+
+
+def selection_miss(selector: str, scale: float, n_candidates: int, failure_probability: float) -> float:
+    """How far below the best score a selector's choice is at most, but for the failure (docs/theory.md)."""
+    failing = math.log(n_candidates / failure_probability)
+    match selector:
+        case "permute_and_flip":
+            return scale * max(failing - math.log(2), 0.0)
+        case "exponential":
+            return scale * failing
+        case "report_noisy_max":
+            return 2 * scale * (failing - math.log(1 + math.exp(-1 / scale)))
+    raise ValueError(f"there is no selector {selector!r}.")
+
+
+def miss(
+    private_split: PrivateSplit,
+    schema: Schema,
+    select: float,
+    count: float,
+    failure_probability: float,
+    criterion: Criterion = Criterion.gini,
+    holders: int = 1,
+    max_rows: int = MAX_ROWS,
+) -> Miss:
+    """The guarantee of a PrivateSplit at one node (docs/theory.md, our mechanisms).
+
+    `select` and `count` are what the node may spend; NoisyCounts spends both on its counts.
+    `LocalSelection` has none, here as in the paper: a split that is best for each holder's own rows can be
+    the worst for all rows together, however many there are. It misses by infinitely many rows.
+    """
+    _check_unit(failure_probability=failure_probability)
+    _check_positive(select=select, count=count, holders=holders)
+    k = schema.n_classes
+    bound = impurity_bound(criterion, k, 2 * max_rows)
+    # Impurities of fractional counts: entropy and root gini may rise by D within the first part of a row.
+    parts = 0 if criterion in {Criterion.gini, Criterion.error} else 2 * k
+    match private_split:
+        case SelectSplit(selector):
+            unit = 2.0**-FRACTION_BITS
+            scale = score_sensitivity(criterion, k, max_rows) / select
+            off = selection_miss(selector, scale, len(schema.splits), failure_probability / 2)
+            rows = total_noise(2 * k, 1 / count, failure_probability / 2)
+            return Miss(unit * (off + 1), bound * (rows + parts), rows)
+        case NoisyCounts(kind):
+            histograms, cells = (
+                (len(schema.splits), 2 * k)
+                if kind == "per-split"
+                else (len(schema.columns), k * int(schema.n_bins.max()))
+            )
+            scale = histograms / (select + count)
+            rows = total_noise(cells * holders, scale, failure_probability / histograms)
+            gain = bound * (rows + parts)
+            return Miss(2 * gain, gain, rows)
+        case LocalSelection():
+            return Miss(math.inf, math.inf, math.inf)
+    raise ValueError(f"nothing is promised about {private_split!r}.")
+
+
+def least_fall(criterion: Criterion, advantage: float, error: float) -> float:
+    """What the best split of a tree of t leaves takes off its potential, times t, while its error is `error`.
+
+    From the Weak Learning Assumption, for two classes (docs/theory.md, the recurrence). A split may leave the
+    criterion error where it was.
+    """
+    _check_unit(advantage=advantage, error=error)
+    match criterion:
+        case Criterion.entropy:
+            return 4 / math.log(2) * advantage**2 * error
+        case Criterion.gini:
+            return 16 * advantage**2 * error**2
+        case Criterion.root_gini:
+            return 4 * advantage**2 * error
+        case Criterion.error:
+            return 0.0
+
+
+def rows_for_our_tree(
+    schema: Schema,
+    advantage: float,
+    target_error: float,
+    epsilon: float,
+    failure_probability: float,
+    max_splits: int,
+    *,
+    method: str = "auto",
+    selector: str = "permute_and_flip",
+    criterion: Criterion = Criterion.gini,
+    schedule: str = "uniform",
+    holders: int = 1,
+    max_rows: int = MAX_ROWS,
+) -> SampleSize:
+    """Theorem 3 for `PrivateTreeClassifier` with this schedule, max_depth = max_splits and two classes.
+
+    Our gains are off by a number of rows that does not depend on the node, so no node needs to be large: the
+    paper's factor 2M/e is gone. Weights come with the cells and cost nothing. The leaves are labelled by
+    their own counts; what the code adds to these has less variance but no proven tail. The automatic budget
+    plans from noisy counts and stops where it sees fit: nothing is promised about it.
+    """
+    _check_positive(epsilon=epsilon, max_splits=max_splits, holders=holders)
+    fall = least_fall(criterion, advantage, target_error / 2) / max_splits / 2
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r}; choose one of {', '.join(map(repr, SCHEDULES))}.")
+    poorest = float(SCHEDULES[schedule](max_splits, max_splits))  # the deepest nodes have least
+    share = float(1 - SHARES.root - SHARES.leaf) * poorest
+    if fall == 0.0 or share < LEAST / GRAINS:
+        return SampleSize(fall, math.inf, math.inf, math.inf)
+    node = epsilon * share
+    nodes, leaves = 2 * max_splits + 1, max_splits + 1
+    select = node * float(SHARES.select)
+    wishes = Wishes(Fraction(epsilon), n_holders=holders, method=method, selector=selector)
+    off = miss(
+        make_plan(schema, wishes).private_split,
+        schema,
+        select,
+        node - select,
+        failure_probability / (2 * nodes),
+        criterion,
+        holders,
+        max_rows,
+    )
+    label = epsilon * float(SHARES.leaf)
+    noise = total_noise(schema.n_classes * holders, 1 / label, failure_probability / (2 * leaves))
+    return SampleSize(
+        zeta=fall,
+        weights=0.0,
+        leaves=2 * leaves * noise / target_error,
+        splits=(off.choice + 2 * off.gain) / fall,
+    )
 
 
 def _check_unit(**values: float) -> None:

@@ -11,6 +11,7 @@ from hedgerow.cli.console import OneSentence, say
 from hedgerow.cli.demo import demo
 from hedgerow.cli.experiments import compare, reproduce
 from hedgerow.cli.model import ledger, report, show
+from hedgerow.cli.plan import plan
 from hedgerow.cli.predict import evaluate, predict
 from hedgerow.cli.schema import schema_app
 from hedgerow.cli.train import train
@@ -40,7 +41,7 @@ def main(
     """Differentially private decision trees, learned across data holders who keep their rows."""
 
 
-for command in (demo, train, predict, evaluate, show, ledger, report, audit, reproduce, compare):
+for command in (demo, plan, train, predict, evaluate, show, ledger, report, audit, reproduce, compare):
     app.command()(command)
 app.add_typer(schema_app, name="schema")
 app.add_typer(network_app, name="network")
