@@ -38,7 +38,7 @@ def test_the_report_of_a_loaded_model_is_that_of_the_trained_one(tmp_path):
 def test_a_private_tree_has_no_banner():
     text = words(report_html(trained()))
     assert "NOT PRIVATE" not in text.upper()
-    assert "no outcome becomes more than 2.72 times as likely" in text
+    assert "no outcome would be more than 2.72 times as likely" in text
     assert "at most 73% sure" in text  # e / (1 + e)
 
 
@@ -74,12 +74,12 @@ def test_a_file_that_says_nothing_of_its_training_promises_nothing(tmp_path):
     path.write_text(json.dumps(plain))
     text = words(report_html(PrivateTreeClassifier.load(path)))
     assert "Do not take it to be private." in text
-    assert "no outcome becomes" not in text
+    assert "no outcome would be" not in text
 
 
 def test_neighbours_that_replace_a_row_are_told_apart():
-    assert "if any one row had been left out" in words(report_html(trained()))
-    assert "if any one row had held other values" in words(report_html(trained(neighbours="replace")))
+    assert "Had any one row been left out" in words(report_html(trained()))
+    assert "Had any one row held other values" in words(report_html(trained(neighbours="replace")))
 
 
 def test_the_account_adds_up_on_the_page():
@@ -106,6 +106,7 @@ def test_an_evaluation_is_shown_with_a_warning():
     assert "no 7,001 2 yes 3 4,004" in text
     assert "<all> 0.5" in text
     assert "this epsilon does not cover" in text
+    assert "everything else on this page, but for the evaluation." in text
     assert "Evaluation" not in words(report_html(trained()))
 
 

@@ -4,48 +4,69 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import console
+from hedgerow.cli.console import console, progress, say
+
+PATIENTS = 60_000
 
 
 def demo(
     epsilon: Annotated[float, typer.Option(help="What training may cost any one patient.")] = 1.0,
-    folder: Annotated[Path, typer.Option(help="Where to write the tree.")] = Path("hedgerow-demo"),
+    folder: Annotated[Path, typer.Option(help="Where to write the tree and its report.")] = Path(
+        "hedgerow-demo"
+    ),
 ) -> None:
     """Four hospitals learn to recognise early malaria, and show each other no patient."""
     from hedgerow import PrivateTreeClassifier
     from hedgerow.datasets import synthetic_hospitals
+    from hedgerow.datasets._hospitals import MISLABELLED
+    from hedgerow.report import write_report
 
-    hospitals = synthetic_hospitals()
-    test = hospitals.test_table, hospitals.test_labels
-    sizes = ", ".join(str(len(labels)) for _, labels in hospitals.holders)
-    console.print(
-        f"Four synthetic hospitals with {sizes} patients; {len(hospitals.schema.splits)} candidate splits.\n"
-    )
-    model = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit_holders(hospitals.holders)
-    console.print(model.tree_.export_text(), highlight=False, markup=False)
-
-    results = RichTable("tree", "accuracy on other patients", "splits", title=f"epsilon {epsilon:g}")
-
-    def add(name: str, tree: PrivateTreeClassifier) -> None:
-        results.add_row(name, f"{tree.score(*test):.3f}", str(tree.tree_.n_splits))
-
-    add("all hospitals together, private", model)
-    exact = PrivateTreeClassifier(schema=hospitals.schema, epsilon=math.inf, max_splits=32)
-    add("all hospitals together, without privacy", exact.fit_holders(hospitals.holders))
-    for i, holder in enumerate(hospitals.holders):
-        alone = PrivateTreeClassifier(schema=hospitals.schema, epsilon=epsilon).fit(*holder)
-        add(f"hospital {i + 1} alone, private", alone)
-    console.print(results)
-    for i, ledger in enumerate(model.ledgers_):
-        console.print(
-            f"Hospital {i + 1} spent {float(ledger.spent):.3f} of the {float(ledger.grant):g} it granted."
-        )
-    console.print(f"{model.traffic_}.", highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
+    hospitals = synthetic_hospitals(rows=PATIENTS)
+    schema, holders = hospitals.schema, hospitals.holders
+    sizes = [len(labels) for _, labels in holders]
+    say(f"Four synthetic hospitals have {', '.join(f'{size:,}' for size in sizes)} patients.")
+    say(f"They agree on a schema with {len(schema.splits)} possible splits, and on epsilon {epsilon:g}.\n")
+
+    test = hospitals.test_table, hospitals.test_labels
+    compared: list[dict[str, Any]] = []
+
+    def compare(tree: PrivateTreeClassifier, name: str, patients: int) -> None:
+        compared.append(
+            {"tree": name, "patients": patients, "splits": tree.tree_.n_splits, "accuracy": tree.score(*test)}
+        )
+        done(len(compared) / (len(holders) + 2))
+
+    with progress("learning six trees") as done:
+        model = PrivateTreeClassifier(schema=schema, epsilon=epsilon).fit_holders(holders)
+        compare(model, "all hospitals, private", sum(sizes))
+        exact = PrivateTreeClassifier(schema=schema, epsilon=math.inf, max_splits=64).fit_holders(holders)
+        compare(exact, "all hospitals, NOT private", sum(sizes))
+        for number, holder in enumerate(holders, start=1):
+            alone = PrivateTreeClassifier(schema=schema, epsilon=epsilon).fit(*holder)
+            compare(alone, f"hospital {number} alone, private", sizes[number - 1])
+
+    say(model.tree_.export_text())
+    results = RichTable("tree", "patients", "splits", "accuracy", title="\nOn other patients")
+    for row in compared:
+        results.add_row(row["tree"], f"{row['patients']:,}", str(row["splits"]), f"{row['accuracy']:.3f}")
+    console.print(results)
+    usual = max((test[1] == label).mean() for label in schema.classes)
+    say(
+        f"Always giving the more frequent answer is right {usual:.3f} of the time, the true rule {1 - MISLABELLED:.3f}.\n"
+    )
+    for number, ledger in enumerate(model.ledgers_, start=1):
+        say(
+            f"Hospital {number} spent {float(ledger.spent):.4f} of the epsilon {float(ledger.grant):g} it granted."
+        )
+    say(f"{model.traffic_}.\n")
+
     model.save(folder / "tree.json")
-    console.print(f"The tree is in {folder / 'tree.json'}.")
+    evaluation = {"patients": len(test[1]), "accuracy": compared[0]["accuracy"], "compared": compared}
+    write_report(model, folder / "report.html", evaluation)
+    say(f"The tree is in {folder / 'tree.json'}; open {folder / 'report.html'} in a browser.")

@@ -38,7 +38,12 @@ def report_html(model: PrivateTreeClassifier, evaluation: Mapping[str, Any] | No
     tree, record = model.tree_, model.record_
     style, script = _file("page.css"), _file("page.js")
     private = record is not None and not record.leaks
-    sections = [_privacy(record), _spending(record), _plan(record), _schema(tree)]
+    sections = [
+        _privacy(record, evaluated=evaluation is not None),
+        _spending(record),
+        _plan(record),
+        _schema(tree),
+    ]
     if evaluation is not None:
         sections.append(_evaluation(evaluation))
     title = f"Decision tree for {tree.schema.label}"
@@ -145,9 +150,9 @@ def _reading(tree: Tree, record: Record | None) -> str:
     )
 
 
-def _privacy(record: Record | None) -> str:
+def _privacy(record: Record | None, *, evaluated: bool) -> str:
     promises = (
-        promise(record)
+        promise(record, evaluated=evaluated)
         if record is not None
         else ["Nothing is known of the training, so nothing is promised."]
     )

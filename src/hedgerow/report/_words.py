@@ -44,33 +44,34 @@ def warnings_of(record: Record | None) -> list[str]:
     return [f"{leak[:1].upper()}{leak[1:]}." for leak in record.leaks]
 
 
-def promise(record: Record) -> list[str]:
-    """What epsilon means for this tree, in paragraphs."""
+def promise(record: Record, *, evaluated: bool) -> list[str]:
+    """What epsilon means for this tree, in paragraphs; an evaluation is shown outside the promise."""
     epsilon = float(record.epsilon)
     if math.isinf(epsilon):
         return ["This tree was learned without noise. It keeps no promise about any row."]
     odds = math.exp(epsilon)
-    most = 100 * odds / (1 + odds)
     if record.neighbours == "replace":
-        change = "any one row had held other values"
-        guess = "which of two versions of a row is the true one"
+        change, guess = "any one row held other values", "which of two versions of a row is the true one"
     else:
-        change = "any one row had been left out, or one more had been in"
+        change = "any one row been left out, or one more been in"
         guess = "whether a particular row was used"
     several = (
-        " Each of the data holders spends its own epsilon on its own rows: a row is at one holder, and the "
-        "others know nothing of it."
+        " Each data holder spends an epsilon of its own on its own rows; the others know nothing of them."
         if len(record.accounts) > 1
         else ""
     )
+    weak = " An epsilon above 3 promises little." if epsilon > 3 else ""
     return [
-        f"The tree, and everything else on this page, would have come out almost as likely if {change}: no "
-        f"outcome becomes more than {_factor(odds)} times as likely, or less than 1/{_factor(odds)} as likely. "
-        f"This is differential privacy with epsilon {epsilon:g}.",
+        f"Had {change}, no outcome would be more than {_factor(odds)} times as likely, or less than "
+        f"1/{_factor(odds)} times. The outcome is the tree and everything else on this page"
+        f"{', but for the evaluation' if evaluated else ''}. This is differential privacy with epsilon "
+        f"{epsilon:g}.{several}",
         f"Put as a wager: someone who knows everything but one row, and thinks it a toss of a coin {guess}, can "
-        f"be at most {_chance(most)} sure after seeing all that was released. Before, it was 50%.{several}",
+        f"be at most {_chance(100 * odds / (1 + odds))} sure after seeing all that was released. Before, it was "
+        f"50%.{weak}",
         "The promise holds against anybody, with any other knowledge and any computer, and nothing computed "
-        "from this page can weaken it.",
+        "from this page can weaken it. It rests on each holder having drawn its noise as its account says; a page "
+        "can only repeat that.",
     ]
 
 
