@@ -346,4 +346,5 @@ def test_our_tree_asks_for_far_fewer_rows_than_the_papers_and_for_none_that_woul
     assert ours.rows < papers.rows / 1e4
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, schedule="decay").rows == math.inf
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, method="local", holders=2).rows == math.inf
+    assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, method="paper").rows == math.inf
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, criterion=Criterion.error).rows == math.inf

@@ -195,7 +195,8 @@ class Forecast:
         if asked is None:
             yield "The theorem is about two classes and says nothing here."
             return
-        ours = "; nothing at all is promised about local selection"
+        unproven = "the paper's flow, repaired" if self.method == "paper" else "local selection"
+        ours = f"; nothing at all is promised about {unproven}"
         if math.isfinite(asked.ours):
             ours = f" and for {_rows(asked.ours)} with these"
         yield (

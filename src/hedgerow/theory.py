@@ -345,7 +345,8 @@ def rows_for_our_tree(
     Our gains are off by a number of rows that does not depend on the node, so no node needs to be large: the
     paper's factor 2M/e is gone. Weights come with the cells and cost nothing. The leaves are labelled by
     their own counts; what the code adds to these has less variance but no proven tail. The automatic budget
-    plans from noisy counts and stops where it sees fit: nothing is promised about it.
+    plans from noisy counts and stops where it sees fit, and method="paper" multiplies gains by noisy weights:
+    nothing is promised about either.
     """
     _check_positive(epsilon=epsilon, max_splits=max_splits, holders=holders)
     fall = least_fall(criterion, advantage, target_error / 2) / max_splits / 2
@@ -353,7 +354,7 @@ def rows_for_our_tree(
         raise ValueError(f"schedule={schedule!r}; choose one of {', '.join(map(repr, SCHEDULES))}.")
     poorest = float(SCHEDULES[schedule](max_splits, max_splits))  # the deepest nodes have least
     share = float(1 - SHARES.root - SHARES.leaf) * poorest
-    if fall == 0.0 or share < LEAST / GRAINS:
+    if fall == 0.0 or share < LEAST / GRAINS or method == "paper":
         return SampleSize(fall, math.inf, math.inf, math.inf)
     node = epsilon * share
     nodes, leaves = 2 * max_splits + 1, max_splits + 1
