@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shutil
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,10 @@ class Federation:
     def kits(self) -> Path:
         return self.folder / "kits"
 
-    def new_study(self, name: str, grant: float | None = None, **wishes: Any) -> Any:
-        """A study of this name that every holder has granted its epsilon, with seeded noise."""
+    def new_study(self, name: str, grant: dict[str, Any] | None = None, **wishes: Any) -> Any:
+        """A study of this name that every holder has granted its epsilon (or `grant`), with seeded noise."""
         study = replace(self.study, name=name, **wishes)
-        self.grants[name] = {"epsilon": study.epsilon if grant is None else grant}
+        self.grants[name] = grant or {"epsilon": study.epsilon}
         for holder in HOLDERS:
             self.write_policy(holder)
         return study
@@ -131,6 +132,8 @@ class Federation:
             epsilon=study.epsilon,
             method=study.method,
             max_splits=study.max_splits,
+            max_depth=study.max_depth,
+            budget=study.budget,
             random_state=SEED,
         )
         holders = [self.hospitals.holders[HOLDERS.index(holder)] for holder in study.holders]
@@ -156,17 +159,77 @@ class Federation:
             [[spent]] = database.execute("SELECT spent FROM studies WHERE name = ?", (study,)).fetchall()
         return float(Fraction(spent))
 
-    def freeze(self, holder: str, study: str, after: int) -> int:
-        """Stop a holder's job process in the middle of a study, when it has been asked `after` times."""
-        until(lambda: len(self.journal(holder, study)) >= 1, 90, pause=0.004)
-        job = self.job_of(holder)
-        assert job is not None
-        until(lambda: len(self.journal(holder, study)) >= after, 30, pause=0.001)
-        os.kill(job, signal.SIGSTOP)
-        return job
-
     def console_text(self, name: str) -> str:
         return (self.kits / name / "console.log").read_text(encoding="utf-8", errors="replace")
+
+
+class Gate:
+    """Stands in a holder's way: it answers as often as the test lets it, however fast or slow anybody is.
+
+    A site looks at its policy before every answer. Here it finds a pipe in the policy's place, a new one each
+    time, and stands still until the policy has been written into it.
+    """
+
+    def __init__(self, federation: Federation, holder: str) -> None:
+        self._federation = federation
+        self._holder = holder
+        self._path = federation.kits / holder / "local" / "hedgerow.toml"
+        self._policy = self._path.read_bytes()
+        self._pipe: int | None = None  # of a site that stands still
+
+    def shut(self) -> None:
+        self._policy = self._path.read_bytes()
+        self._replace(os.mkfifo)
+
+    def hold(self, study: str, after: int) -> int:
+        """Let the holder answer `after` times; the number of its job process, which stands still from then on."""
+        while True:
+            until(self._is_there, 90, pause=0.02)
+            if len(self._federation.journal(self._holder, study)) >= after:
+                job = self._federation.job_of(self._holder)
+                assert job is not None
+                return job
+            self.let_pass()
+
+    def let_pass(self) -> None:
+        """Let the holder answer once, if it is still there."""
+        self._let_go(os.mkfifo)
+
+    def open(self) -> None:
+        """Let the holder answer from now on."""
+        self._let_go(lambda path: path.write_bytes(self._policy))
+
+    def see_off(self, job: int) -> None:
+        """Let a job process answer until it has ended."""
+
+        def ended() -> bool:
+            if self._is_there():
+                self.let_pass()
+            return self._federation.job_of(self._holder) != job
+
+        until(ended, 60)
+
+    def _is_there(self) -> bool:
+        if self._pipe is None:
+            try:
+                self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # nobody reads
+                    raise
+        return self._pipe is not None
+
+    def _let_go(self, make: Callable[[Path], object]) -> None:
+        self._replace(make)
+        if self._pipe is not None:
+            with suppress(BrokenPipeError):  # it was killed
+                os.write(self._pipe, self._policy)
+            os.close(self._pipe)
+            self._pipe = None
+
+    def _replace(self, make: Callable[[Path], object]) -> None:
+        new = self._path.with_suffix(".new")
+        make(new)
+        new.replace(self._path)
 
 
 said: list[str] = []
@@ -257,7 +320,10 @@ def federation() -> Iterator[Federation]:
     pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
     folder = Path(tempfile.mkdtemp(prefix="hedgerow-network-"))
     made = make_federation(folder)
-    os.environ["PYTHONPATH"] = str(HERE)  # for malicious.py, at the server
+    # For malicious.py, at the server.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    )
     try:
         for name in ("server", *HOLDERS):
             made.start(name)
@@ -269,3 +335,11 @@ def federation() -> Iterator[Federation]:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             print(f"kept {folder}")
+
+
+@pytest.fixture
+def gate(federation: Federation) -> Iterator[Gate]:
+    """The gate of one holder, open again when the test ends."""
+    made = Gate(federation, "city")
+    yield made
+    made.open()

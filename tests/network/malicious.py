@@ -16,7 +16,16 @@ from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.private.admin_defs import Message as AdminMessage
 from nvflare.private.defs import CellChannel, SysCommandTopic, TrainingTopic
 
-from hedgerow.messages import CountLabels, CountRows, Grow, Refusal, Request, from_bytes, to_bytes
+from hedgerow.messages import (
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    Refusal,
+    Request,
+    from_bytes,
+    to_bytes,
+)
 from hedgerow.network.flare import ASK, HELLO
 
 
@@ -84,6 +93,7 @@ class MaliciousController(Controller):
             "no noise": self.request("b", CountRows(n(0), [math.inf])),
             "too dear": self.request("c", CountRows(n(0), [Fraction(1000)])),
             "too dear in sum": self.request("d", CountRows(n(*[0] * 5000), [one] * 5000)),
+            "not granted": self.request("d", CountSplits(n(0), [one])),
             "no such node": self.request("e", CountRows(n(77), [one])),
             "another study": to_bytes(Request("not-granted", "a", None, CountRows(n(0), [one]))),
             "two partitions": self.request(

@@ -18,11 +18,12 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import Answer, CountRows, Nominate, Refusal, to_bytes
+from hedgerow.messages import Answer, CountRows, Grow, Nominate, Refusal, to_bytes
 from hedgerow.network.flare import carrier
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy, StudyChanged
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Stopped
 from hedgerow.network.flare.study import Study
+from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
 
@@ -105,7 +106,36 @@ def test_a_second_coordinator_asks_nothing_that_is_on_disk(tmp_path: Path):
         network = FlareNetwork(study(), post, answers)
         assert learn(network) == first
     assert post.delivered == delivered
-    assert network.traffic.bytes_sent == 0
+
+
+def test_a_resumed_study_has_the_traffic_of_an_undisturbed_one(tmp_path: Path):
+    with AnswerFile(tmp_path / "undisturbed.log") as answers:
+        undisturbed = FlareNetwork(study(), Post(), answers)
+        learn(undisturbed)
+    post = Post()
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(KeyboardInterrupt):
+        learn(FlareNetwork(study(), dying(post, 4), answers))
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        resumed = FlareNetwork(study(), post, answers)
+        learn(resumed)
+    assert resumed.traffic == undisturbed.traffic
+
+
+def test_announcements_add_up_until_the_next_question(tmp_path: Path):
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        local = LocalNetwork(list(Post().desks.values()), "study")
+        told = []
+        for network in (local, FlareNetwork(study(), Post(), answers)):
+            for node, children in ((0, [1, 2]), (1, [3, 4]), (2, [5, 6])):
+                network.announce(Grow(np.array([node]), np.array([3 + node]), np.array([children])))
+                if node == 0:
+                    network.ask(CountRows(np.array(children), [Fraction(1)] * 2))
+            # A holder that had heard of the last announcement only would refuse: it would know no such nodes.
+            told.append(
+                [a.tolist() for a in network.ask(CountRows(np.array([3, 4, 5, 6]), [Fraction(1)] * 4))]
+            )
+    assert told[0] == told[1]
+    assert len(told[0][0]) == 4
 
 
 def test_a_coordinator_that_is_killed_anywhere_goes_on_to_the_same_tree(tmp_path: Path):

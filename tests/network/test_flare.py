@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from .conftest import HOLDERS, Federation, until
+from .conftest import HOLDERS, Federation, Gate, until
 
 pytestmark = pytest.mark.network
 
 
-@pytest.mark.parametrize("method", ["local", "noisy_columns", "noisy_counts", "auto"])
+@pytest.mark.parametrize("method", ["local", "noisy_columns", "noisy_counts"])
 def test_the_tree_over_flare_is_the_tree_in_process(federation: Federation, method: str):
     study = federation.new_study(f"equal-{method}", method=method)
     outcome = federation.learn(study)
@@ -31,67 +31,77 @@ def test_one_holder_over_flare_learns_the_tree_of_one_process(federation: Federa
     assert federation.learn(study).tree == federation.reference(study)
 
 
-def test_a_killed_job_process_of_a_site_costs_nothing_and_changes_nothing(federation: Federation):
-    study = federation.new_study("kill-job")
+def test_whatever_is_killed_costs_nothing_and_changes_nothing(federation: Federation, gate: Gate):
+    """One study, whose every part is killed in turn, each time in the middle of a wave."""
+    study = federation.new_study("killed", method="local", budget="uniform", max_depth=7)
+    gate.shut()
     command = federation.learn_beside(study)
-    job = federation.freeze("city", study.name, after=4)
-    os.kill(job, signal.SIGKILL)
-    finish(federation, study, command)
 
+    os.kill(gate.hold(study.name, after=1), signal.SIGKILL)  # the site's job process
 
-def test_a_killed_site_costs_nothing_and_changes_nothing(federation: Federation):
-    study = federation.new_study("kill-site")
-    command = federation.learn_beside(study)
-    job = federation.freeze("city", study.name, after=4)
-    os.kill(federation.process_of("city"), signal.SIGKILL)
-    os.kill(job, signal.SIGKILL)
-    until(lambda: federation.process_of("city") is None, 10)
-    federation.start("city")
-    finish(federation, study, command)
+    gate.hold(study.name, after=2)
+    os.kill(federation.job_of("server"), signal.SIGKILL)  # the coordinator
+    gate.let_pass()  # the site answers all the same, and nobody hears it
 
-
-def test_a_killed_coordinator_costs_nothing_and_changes_nothing(federation: Federation):
-    study = federation.new_study("kill-coordinator")
-    command = federation.learn_beside(study)
-    frozen = federation.freeze("city", study.name, after=4)
-    os.kill(federation.job_of("server"), signal.SIGKILL)
-    os.kill(frozen, signal.SIGCONT)
-    finish(federation, study, command)
-
-
-def test_a_killed_server_costs_nothing_and_changes_nothing(federation: Federation):
-    study = federation.new_study("kill-server")
-    command = federation.learn_beside(study)
-    frozen = federation.freeze("city", study.name, after=4)
-    job = federation.job_of("server")
-    os.kill(federation.process_of("server"), signal.SIGKILL)
-    os.kill(job, signal.SIGKILL)
-    os.kill(frozen, signal.SIGCONT)
-    until(lambda: federation.process_of("server") is None, 10)
+    gate.hold(study.name, after=4)
+    kill(federation, "server")
+    gate.let_pass()
     federation.start("server")
-    finish(federation, study, command)
 
+    gate.hold(study.name, after=6)
+    kill(federation, "city")
+    federation.start("city")
 
-def test_a_killed_console_costs_nothing_and_changes_nothing(federation: Federation):
-    study = federation.new_study("kill-console")
-    command = federation.learn_beside(study)
-    frozen = federation.freeze("city", study.name, after=4)
-    os.kill(command.pid, signal.SIGKILL)
-    command.communicate()
-    os.kill(frozen, signal.SIGCONT)  # the job goes on without anybody who watches
-    finish(federation, study, federation.learn_beside(study, "resume"))
-
-
-def test_ctrl_c_leaves_a_study_that_can_be_resumed(federation: Federation):
-    study = federation.new_study("interrupted")
-    command = federation.learn_beside(study)
-    frozen = federation.freeze("city", study.name, after=4)
-    os.kill(command.pid, signal.SIGINT)
-    os.kill(frozen, signal.SIGCONT)
+    job = gate.hold(study.name, after=7)
+    command.send_signal(signal.SIGINT)  # Ctrl-C
     said, _ = command.communicate(timeout=60)
+    gate.see_off(job)
     assert command.returncode == 130, said
     assert "hedgerow network resume" in said
+    command = federation.learn_beside(study, "resume")
+
+    gate.hold(study.name, after=9)
+    command.kill()  # the console; the coordinator goes on without anybody who watches
+    command.communicate()
+    gate.open()
     finish(federation, study, federation.learn_beside(study, "resume"))
+
+
+def test_a_study_may_end_when_a_holder_is_lost(federation: Federation, gate: Gate):
+    study = federation.new_study("aborted", when_a_holder_is_lost="abort")
+    gate.shut()
+    command = federation.learn_beside(study)
+    os.kill(gate.hold(study.name, after=4), signal.SIGKILL)
+    said, _ = command.communicate(timeout=90)
+    assert command.returncode == 1, said
+    assert "hedgerow network resume" in said
+    assert "Trying again" not in said
+    assert not (federation.folder / f"out-{study.name}").exists()
+    assert [len(federation.journal(holder, study.name)) for holder in HOLDERS] == [5, 4, 5]
+
+
+def test_a_study_may_go_on_without_a_lost_holder(federation: Federation, gate: Gate):
+    study = federation.new_study("continued", when_a_holder_is_lost="continue")
+    gate.shut()
+    command = federation.learn_beside(study)
+    gate.hold(study.name, after=4)
+    kill(federation, "city")
+    said, _ = command.communicate(timeout=150)
+    federation.start("city")
+    assert command.returncode == 0, said
+    assert "city was lost: from round-4 on" in said
+    report = federation.learned_report(study)
+    assert report["holders_lost"] == {"city": "round-4"}
+    assert len(federation.journal("city", study.name)) == 4
+    assert len(federation.journal("lake", study.name)) == len(report["rounds"]) > 5
+
+
+def kill(federation: Federation, name: str) -> None:
+    """A whole machine: the process of a kit and that of its job."""
+    job = federation.job_of(name)
+    os.kill(federation.process_of(name), signal.SIGKILL)
+    os.kill(job, signal.SIGKILL)
+    until(lambda: federation.process_of(name) is None, 10)
 
 
 def finish(federation: Federation, study, command) -> None:
@@ -99,27 +109,10 @@ def finish(federation: Federation, study, command) -> None:
     said, _ = command.communicate(timeout=150)
     assert command.returncode == 0, said
     assert federation.learned_tree(study) == federation.reference(study)
+    rounds = len(federation.learned_report(study)["rounds"])
     for holder in HOLDERS:
         journal = federation.journal(holder, study.name)
         names = [identifier for identifier, _, _ in journal]
-        assert names == [f"round-{i}" for i in range(len(names))]  # each question is charged once
+        assert names == [f"round-{i}" for i in range(rounds)]  # each question is charged once
         assert all(answer is not None for _, _, answer in journal)
         assert federation.spent(holder, study.name) <= study.epsilon
-
-
-def test_a_study_may_go_on_without_a_lost_holder(federation: Federation):
-    study = federation.new_study("continued", when_a_holder_is_lost="continue", answer_seconds=15.0)
-    command = federation.learn_beside(study)
-    job = federation.freeze("city", study.name, after=4)
-    os.kill(federation.process_of("city"), signal.SIGKILL)
-    os.kill(job, signal.SIGKILL)
-    said, _ = command.communicate(timeout=150)
-    federation.start("city")
-    assert command.returncode == 0, said
-    report = federation.learned_report(study)
-    [(lost, since)] = report["holders_lost"].items()
-    assert lost == "city"
-    assert "city was lost" in said
-    asked = len(federation.journal("city", study.name))
-    assert since in {f"round-{asked - 1}", f"round-{asked}"}
-    assert len(federation.journal("lake", study.name)) == len(report["rounds"]) > asked

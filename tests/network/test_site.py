@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
+from hedgerow.errors import InvalidTable
+from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Refusal, Request, from_bytes, to_bytes
-from hedgerow.network.flare.site import NOT_HERE, NoGrant, Site, StudyOpen, plain_error
+from hedgerow.network.flare.say import plain_error
+from hedgerow.network.flare.site import NOT_HERE, NoGrant, Site
 
 from .conftest import write_csv
 
@@ -82,6 +85,12 @@ def test_a_broken_or_deleted_policy_grants_nothing(policy: Path):
     assert ask(site, "q1").reason == NOT_HERE
     write_policy(policy, {"malaria": 1.0}, lifetime=100.0)  # more than a grant has changed
     assert ask(site, "q1").reason == NOT_HERE
+
+
+def test_a_data_file_that_is_not_there_is_named(policy: Path):
+    (policy.parent / "rows.csv").unlink()
+    with pytest.raises(InvalidTable, match=r"rows\.csv cannot be read: No such file"):
+        Site(policy)
 
 
 def test_all_studies_together_stay_within_the_lifetime(policy: Path):

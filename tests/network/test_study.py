@@ -7,17 +7,13 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hedgerow import Categorical, Numeric, Schema
 from hedgerow.cli import app
-from hedgerow.encoding import encode
-from hedgerow.errors import InvalidTable
 from hedgerow.network.flare.site import InvalidPolicy, Policy
 from hedgerow.network.flare.study import InvalidStudy, Study
-from hedgerow.network.flare.table import read_codes
 
 SCHEMA = Schema(
     [
@@ -133,43 +129,6 @@ def test_a_policy_that_cannot_be_meant_is_refused(site: Path, old: str, new: str
     (site / "hedgerow.toml").write_text(text.replace(old, new, 1))
     with pytest.raises(InvalidPolicy, match=told):
         Policy.load(site / "hedgerow.toml")
-
-
-def test_a_csv_is_read_as_the_table_would_be_encoded(site: Path):
-    codes, labels = read_codes(site / "rows.csv", SCHEMA)
-    table = np.array([[33.5, "lake", 2], [np.nan, None, 3], [95.0, "moon", 9]], dtype=object)
-    expected = encode(table, SCHEMA)
-    assert codes.narrow.tolist() == expected.narrow.tolist()
-    assert labels.tolist() == [1, 0, 0]
-
-
-def test_a_parquet_file_is_read_like_a_csv(site: Path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame(
-        {"ill": ["yes", "no"], "age": [33.5, None], "ward": [2, 3], "region": ["lake", None]}
-    )
-    frame.to_parquet(site / "rows.parquet")
-    codes, _ = read_codes(site / "rows.parquet", SCHEMA)
-    assert codes.narrow.tolist() == read_codes(site / "rows.csv", SCHEMA)[0].narrow[:2].tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("ill,age,ward\nyes,1,2\n", "no column 'region'"),
-        ("ill,age,ward,region\nyes,secret,2,lake\n", "not a number"),
-        ("ill,age,ward,region\nyes,1,2\n", "row 2: 3 fields"),
-        ("ill,age,ward,region\nperhaps,1,2,lake\n", "not among its classes"),
-        ("ill,age,ward,region\n", "no rows"),
-    ],
-)
-def test_a_table_that_cannot_be_read_is_refused_without_quoting_it(site: Path, text: str, told: str):
-    (site / "rows.csv").write_text(text)
-    with pytest.raises(InvalidTable, match=told) as error:
-        read_codes(site / "rows.csv", SCHEMA)
-    assert "secret" not in str(error.value)
-    assert "perhaps" not in str(error.value)
 
 
 def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):

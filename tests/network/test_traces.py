@@ -73,7 +73,8 @@ def test_the_ports_carry_tls_only_and_nobody_else_listens(federation: Federation
     assert len(servers) <= 3  # and one for its own job processes
     for holder in HOLDERS:
         assert len(watcher.listening_of[holder]) <= 1  # for its own job processes
-    assert watcher.peers <= {loopback}
+    # FLARE asks for its own address by "connecting" a UDP socket to 10.255.255.255; no packet is sent.
+    assert watcher.peers <= {loopback, "FFFFFF0A"}
 
 
 def test_no_log_has_a_row_an_exact_count_or_a_label(federation: Federation):
@@ -96,6 +97,21 @@ def test_no_log_has_a_row_an_exact_count_or_a_label(federation: Federation):
             continue  # the coordinator's noisy numbers may be any number
         for count in counts:
             assert not re.search(rf"(?<![\w.:,-]){count}(?![\w.:,-])", text), (path, count)
+
+
+def test_every_file_of_a_kit_says_what_it_is_for(federation: Federation):
+    for kit in ("server", "console", "lake", "authority"):
+        folder = federation.kits / kit
+        about = (folder / "README.txt").read_text()
+        files = [path for part in (".", "startup", "local") for path in folder.glob(f"{part}/*")]
+        assert len(files) >= 2
+        for path in files:
+            assert path.name in about or re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4,12}){4}", path.name), path
+    for study in (federation.kits / "server" / "studies").iterdir():
+        assert {path.name for path in study.iterdir()} <= {"answers.log", "tree.json", "report.json"}
+        assert (study / "answers.log").read_bytes().startswith(b"Hedgerow: ")
+    journal = federation.kits / "lake" / "journal"
+    assert all(path.name.startswith("studies.db") for path in journal.iterdir())
 
 
 def exact_counts(federation: Federation) -> set[int]:
@@ -124,7 +140,7 @@ class Watcher:
 
     def _watch(self) -> None:
         while not self._done.wait(0.05):
-            table = [line.split() for file in ("tcp", "tcp6") for line in sockets(file)]
+            table = [line.split() for file in ("tcp", "tcp6", "udp", "udp6") for line in sockets(file)]
             by_inode = {row[9]: row for row in table if len(row) > 9}
             for name in ("server", *HOLDERS):
                 for pid in (self._federation.process_of(name), self._federation.job_of(name)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from hedgerow.messages import Grow, Query
-from hedgerow.repeated import IntArray
+if TYPE_CHECKING:  # a site's main process needs neither these nor the compiler that they bring along
+    from hedgerow.messages import Grow, Query
+    from hedgerow.repeated import IntArray
 
 
 @dataclass
@@ -53,8 +54,9 @@ def joined(waiting: Grow | None, then: Grow) -> Grow:
     """Two announcements with nothing asked between them, as one: neither must be lost."""
     if waiting is None:
         return then
-    return Grow(
-        np.concatenate([waiting.nodes, then.nodes]),
-        np.concatenate([waiting.splits, then.splits]),
-        np.concatenate([waiting.children, then.children]),
+    return replace(
+        then,
+        nodes=np.concatenate([waiting.nodes, then.nodes]),
+        splits=np.concatenate([waiting.splits, then.splits]),
+        children=np.concatenate([waiting.children, then.children]),
     )

@@ -74,7 +74,7 @@ def provision(
 def check(kit: Kit = Path()) -> None:
     """Read policy, schema and data as the site would, and say in plain words what it is about to allow."""
     with _one_sentence():
-        from hedgerow.network.flare.kits import check_certificate
+        from hedgerow.network.flare.certificates import check_certificate
         from hedgerow.network.flare.site import POLICY_FILE, STORE, Policy, load_table, spent_so_far
 
         good_until = check_certificate(kit)
@@ -117,9 +117,9 @@ def demo(
 def start(kit: Kit = Path()) -> None:
     """Start the server or a site in the background; what it says goes to console.log in its folder."""
     with _one_sentence():
-        from hedgerow.network.flare import kits, processes
+        from hedgerow.network.flare import certificates, processes
 
-        kits.check_certificate(kit)
+        certificates.check_certificate(kit)
         number = processes.start(kit)
         _say(f"started process {number}; it writes to {kit / processes.CONSOLE_FILE}")
 

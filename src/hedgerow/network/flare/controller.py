@@ -27,7 +27,8 @@ from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.flare import ASK, HELLO, WATCH
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
-from hedgerow.network.flare.site import NOT_HERE, plain_error
+from hedgerow.network.flare.say import plain_error
+from hedgerow.network.flare.site import NOT_HERE
 from hedgerow.network.flare.study import Study
 from hedgerow.tree import Tree
 
@@ -188,6 +189,7 @@ def _finished(
     study: Study, network: FlareNetwork, tree: Tree, plan: Plan, rounds: Sequence[Round]
 ) -> dict[str, Any]:
     report = {
+        "about": "How a study was learned, from noisy answers only; its tree is in tree.json.",
         "study": study.to_dict(),
         "plan": plan.explain(),
         "rounds": [r.to_dict() for r in rounds],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 import socket
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import mkdtemp
 from typing import Any, Self
 
@@ -79,25 +81,34 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
             outcome = console.learn(study, folder, show, lambda one: show(describe_round(one)))
         learned = time.monotonic()
         show(describe_report(outcome.report))
-        rounds = outcome.report["rounds"]
         for holder in study.holders:
             processes.stop(folder / holder)
             site = Site(folder / holder / "local" / POLICY_FILE)
             show(f"\nThe ledger of {holder}:\n{site.account(study.name)}")
             site.close()
+        rounds = outcome.report["rounds"]
+        computing = [_computing_seconds(folder / holder) for holder in study.holders]
+        beyond = [one["seconds"] - max(times[one["number"]] for times in computing) for one in rounds]
         figures = {
             "sites": len(tables),
+            "splits": sum("split" in node for node in outcome.tree["nodes"]),
             "rounds": len(rounds),
-            "splits": sum("split" in node for node in outcome.tree.get("nodes", ())),
             "bytes": sum(one["bytes_sent"] + one["bytes_received"] for one in rounds),
             "seconds in rounds": round(sum(one["seconds"] for one in rounds), 2),
-            "longest round": round(max(one["seconds"] for one in rounds), 3),
+            "seconds of a round beyond the slowest holder's computing, median": round(median(beyond), 3),
+            "the same, most": round(max(beyond), 3),
             "seconds from start to tree": round(learned - started, 1),
-            "most memory of a site, MB": max(memory.most[folder / holder] for holder in study.holders)
-            // 1024,
+            "most memory of a site, MB": max(memory.most[folder / h] for h in study.holders) // 1024,
         }
     show("\n" + "\n".join(f"{name}: {value}" for name, value in figures.items()))
-    return figures | {"tree": outcome.tree}
+    return figures
+
+
+def _computing_seconds(kit: Path) -> dict[int, float]:
+    """How long a site worked on each round, as it says on its own console."""
+    said = (kit / processes.CONSOLE_FILE).read_text(encoding="utf-8", errors="replace")
+    found = re.findall(r"answered 'round-(\d+)' .* ([\d.]+) s$", said, re.MULTILINE)
+    return {int(number): float(seconds) for number, seconds in found}
 
 
 class _Memory:

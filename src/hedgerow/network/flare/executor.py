@@ -15,16 +15,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from hedgerow.errors import Refused
+from hedgerow.holder.store import StudyOpen
 from hedgerow.network.flare import ASK, HELLO
-from hedgerow.network.flare.site import (
-    NOT_HERE,
-    POLICY_FILE,
-    Site,
-    StudyOpen,
-    plain_error,
-    refusal,
-    say,
-)
+from hedgerow.network.flare.say import plain_error, say
+from hedgerow.network.flare.site import NOT_HERE, POLICY_FILE, Site, refusal
 
 
 class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped

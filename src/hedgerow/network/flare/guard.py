@@ -13,7 +13,10 @@ import json
 import os
 import re
 import sys
+import threading
+import time
 import zipfile
+from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_context import FLContext
@@ -24,7 +27,8 @@ from nvflare.private.defs import RequestHeader
 from nvflare.private.fed.client.admin import RequestProcessor
 
 from hedgerow.network.flare import CLIENT_CONFIG, GUARD
-from hedgerow.network.flare.site import say
+from hedgerow.network.flare.certificates import InvalidKit, check_certificate, knock
+from hedgerow.network.flare.say import say
 
 FLARES_JOB_MODULE = "nvflare.private.fed.app.client.worker_process"
 
@@ -111,9 +115,34 @@ def run_site() -> int:
     ]
     version_check()
     arguments = client_train.parse_arguments()
+    kit = Path(arguments.workspace)
+    try:
+        check_certificate(kit)
+    except InvalidKit as error:
+        say(f"this site does not start: {error}")
+        return 1
+    threading.Thread(target=say_who_is_kept_out, args=(kit,), daemon=True).start()
     return int(
         MainProcessMonitor.run(main_func=client_train.main, run_dir=arguments.workspace, args=arguments) or 0
     )
+
+
+def say_who_is_kept_out(kit: Path, pause: float = 10.0) -> None:
+    """Tell the holder, until the server has let the site in, what is in the way."""
+    told = ""
+    while True:
+        try:
+            knock(kit)
+        except InvalidKit as error:
+            said = f"not connected: {error}"
+        except OSError as error:
+            said = f"not connected: the server cannot be reached ({type(error).__name__})."
+        else:
+            return say("the server and this site accept each other's certificates.")
+        if said != told:
+            say(said)
+            told = said
+        time.sleep(pause)
 
 
 def run_job() -> int:

@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,6 @@ SERVER = "server"
 CONSOLE = "console"
 LAUNCHER = f"{GUARD}.GuardedLauncher"
 CONSOLE_USER = "coordinator@hedgerow.invalid"
-
-
-class InvalidKit(HedgerowError):
-    """A kit that the others will not accept."""
 
 
 def provision(study: Study, folder: Path, *, renew: bool = False) -> list[Path]:
@@ -61,32 +56,6 @@ def provision(study: Study, folder: Path, *, renew: bool = False) -> list[Path]:
     return kits
 
 
-def check_certificate(kit: Path) -> datetime:
-    """Until when the kit's certificate is good; raises with the reason if the others will not accept it."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-
-    startup = kit / "startup"
-    mine = next((path for path in (startup / "client.crt", startup / "server.crt") if path.is_file()), None)
-    if mine is None:
-        raise InvalidKit(f"{kit} is not a kit: it has no certificate.")
-    certificate = x509.load_pem_x509_certificate(mine.read_bytes())
-    root = x509.load_pem_x509_certificate((startup / "rootCA.pem").read_bytes())
-    try:
-        certificate.verify_directly_issued_by(root)
-    except (InvalidSignature, ValueError, TypeError) as error:
-        raise InvalidKit(f"{mine} is not of this network: it was not issued by its rootCA.pem.") from error
-    now = datetime.now(UTC)
-    for what, one in (("certificate", certificate), ("network's root certificate", root)):
-        if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
-            raise InvalidKit(
-                f"the {what} is good from {one.not_valid_before_utc:%Y-%m-%d} to {one.not_valid_after_utc:%Y-%m-%d}, "
-                "not today; ask the coordinator for a new kit (hedgerow network provision --renew)."
-            )
-    until: datetime = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
-    return until
-
-
 def _provision_with_flare(study: Study, authority: Path) -> dict[str, Path]:
     """What FLARE generates, by the names of our kits."""
     from nvflare.lighter.provision import prepare_builders, prepare_project
@@ -108,7 +77,7 @@ def _project(study: Study) -> dict[str, Any]:
     template = {"template_file": ["master_template.yml"]}
     return {
         "api_version": 3,
-        "name": study.name,
+        "name": "hedgerow",  # of the network, which may carry many studies
         "description": "made by hedgerow network provision",
         "participants": [
             {
@@ -142,13 +111,16 @@ def _write_policies(study: Study, name: str, kit: Path) -> None:
         _json(local / "resources.json", _server_resources(resources))
         _json(local / "authorization.json", _permissions(view="any"))
         settle(kit)
-        _text(kit / "README.txt", _ABOUT_SERVER.format(study=study))
+        _text(kit / "README.txt", _ABOUT_SERVER.format(study=study, logs=_ABOUT_LOGS))
     else:
         _json(local / "resources.json", _site_resources(resources))
         _json(local / "authorization.json", _permissions(view="none"))
         study.schema.save(local / "schema.toml")
         _text(local / POLICY_FILE, _POLICY.format(study=study))
-        _text(kit / "README.txt", _ABOUT_SITE.format(study=study, name=name, policy=POLICY_FILE))
+        _text(
+            kit / "README.txt",
+            _ABOUT_SITE.format(study=study, name=name, policy=POLICY_FILE, logs=_ABOUT_LOGS),
+        )
     for sample in ("privacy.json.sample", "resources.json.default", "authorization.json.default"):
         (local / sample).unlink(missing_ok=True)
 
@@ -254,13 +226,21 @@ max_rows = {study.max_rows}   # a public bound on the number of rows
 
 _ABOUT_AUTHORITY = """\
 The certificate authority of this network: whoever has this folder can admit parties to it. Keep it offline.
+hedgerow/ is FLARE's; hedgerow/state/cert.json holds the authority's private key.
 `hedgerow network provision` uses it to make kits for new holders; `--renew` replaces it and all keys.
 """
 
 _ABOUT_CONSOLE = """\
 The coordinator's console. `hedgerow network learn` and `resume` log in with it.
 startup/  client.crt, client.key: who you are (keep the key to yourself); rootCA.pem: whom you trust;
-          fed_admin.json: where the server is. The other files are FLARE's own.
+          fed_admin.json: where the server is; fl_admin.sh, readme.txt, system_info.ipynb: FLARE's own console.
+local/, transfer/: FLARE's own settings (resources.json.default) and working folder.
+"""
+
+_ABOUT_LOGS = """\
+console.log, hedgerow.pid: what the running process says, and its number.
+log.txt, log.json, log_fl.txt, error_log.txt, audit.log and folders named by job numbers: FLARE's own logs. They
+          may be deleted while nothing runs.
 """
 
 _ABOUT_SERVER = """\
@@ -270,9 +250,10 @@ startup/  server.crt, server.key, rootCA.pem: mutual TLS (keep the key to yourse
           start.sh, sub_start.sh, stop_fl.sh: FLARE's own way to start and stop.
 local/    resources.json: only Hedgerow's controller may run; authorization.json: no code from jobs, no shell;
           log_config.json.default: FLARE's logging.
-studies/  (once there is one) each study's answers, tree.json and report.json: noisy numbers only.
+studies/  (once there is one) of each study answers.log, which a resumed study goes on from, tree.json and
+          report.json: noisy numbers only.
 jobs/, snapshots/, transfer/: FLARE's own working folders.
-"""
+{logs}"""
 
 _ABOUT_SITE = """\
 The site of holder {name}. Its rows stay here; it answers questions with noise, as far as it has granted.
@@ -284,6 +265,7 @@ startup/  client.crt, client.key, rootCA.pem: mutual TLS (keep the key to yourse
 local/    {policy}: what you allow; schema.toml: what is public about the rows;
           resources.json: only Hedgerow's executor may run, no logs to the server;
           authorization.json: no code from jobs, no shell; log_config.json.default: FLARE's logging.
-journal/  (once there is one) every charge and every answer that has left this site.
+journal/  (once there is one) studies.db: every charge and every answer that has left this site, with SQLite's own
+          files beside it and one that ends in .lock for each study.
 transfer/ FLARE's own working folder.
-"""
+{logs}"""

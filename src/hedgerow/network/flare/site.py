@@ -23,6 +23,7 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import Refusal, Request, from_bytes, to_bytes
+from hedgerow.network.flare.say import say
 from hedgerow.network.flare.study import NAME, InvalidStudy, read_toml
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
 from hedgerow.repeated import Epsilon
@@ -299,11 +300,6 @@ def refusal(study: str, identifier: str, reason: str) -> bytes:
     return to_bytes(Refusal(study, identifier, reason))
 
 
-def say(text: str) -> None:
-    """Tell the holder, on its own console and nowhere else."""
-    print(f"{time.strftime('%H:%M:%S')} hedgerow: {text}", flush=True)  # noqa: T201
-
-
 def _epsilon(name: str, value: Any) -> Epsilon:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise InvalidPolicy(f"{name} = {value!r}; it must be a positive number.")
@@ -312,21 +308,6 @@ def _epsilon(name: str, value: Any) -> Epsilon:
 
 def _words(epsilon: Epsilon) -> str:
     return f"{float(epsilon):g}"
-
-
-def plain_error(error: BaseException) -> str:
-    """An error for the console: our own sentences as they are, of any other its kind and place only.
-
-    The text of a foreign exception may quote what it tripped over, which may be a row.
-    """
-    if isinstance(error, HedgerowError):
-        return str(error)
-    trace = error.__traceback__
-    place = "unknown"
-    while trace is not None:
-        place = f"{Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(error).__name__} in {place}."
 
 
 def spent_so_far(policy: Policy) -> dict[str, Fraction]:
