@@ -1,7 +1,7 @@
 """The report in a real browser: it draws, it routes rows as `predict` does, it can be used without a mouse."""
 
 import json
-import time
+import re
 
 import numpy as np
 import pandas as pd
@@ -180,11 +180,8 @@ def test_values_outside_the_schema_are_remarked_on(visit):
 
 
 def test_a_tree_of_512_splits_is_drawn_in_two_seconds(visit):
-    begun = time.perf_counter()
     page = visit(grown(HOSPITALS.schema, 512))
-    drawn = page.evaluate("performance.now()")
-    assert time.perf_counter() - begun < 10  # the browser's own start included
-    assert drawn < 2_000
+    assert page.evaluate("+document.documentElement.dataset.ready") < 2_000  # ms since the page was asked for
     assert page.locator(".item").count() < 40  # the largest nodes only, until someone asks for more
     all_of_it = page.evaluate(
         """() => { const begun = performance.now(); document.getElementById("expand").click();
@@ -203,6 +200,10 @@ def test_the_drawing_shows_every_node_once(visit, hospital_tree):
     assert page.get_by_role("treeitem").count() == 1
     page.locator(".toggle").click()
     assert page.get_by_role("treeitem").count() == 3
+    share = hospital_tree.tree_.counts.sum(axis=1)[1] / hospital_tree.tree_.counts[0].sum()
+    assert (
+        page.get_by_role("treeitem", name=re.compile(rf"^Yes: .*, {100 * share:.1f}% of rows")).count() == 1
+    )
 
 
 def test_the_keyboard_walks_the_tree(visit, hospital_tree):

@@ -168,20 +168,20 @@
     const kinds = ["item", leaf && "leaf", leaf && isUnsure(node) && "unsure", followed.has(i) && "on"];
     const item = draw("g", {
       class: kinds.filter(Boolean).join(" "), role: "treeitem", tabindex: -1, transform: `translate(${x} ${y - CARD.height / 2})`,
-      "aria-level": depth + 1, "aria-expanded": leaf ? undefined : open.has(i), "data-node": i, "aria-label": `${side(i)}${title}, ${share}`,
+      "aria-level": depth + 1, "aria-expanded": leaf ? undefined : open.has(i), "data-node": i,
     },
-      draw("title", {}, `${title}, ${share}`),
+      draw("title", {}, `${side(i)}${title}, ${share}`), // names the node for everybody; the rest is its picture
       draw("rect", { class: "box", width: CARD.width, height: CARD.height, rx: 6 }),
-      draw("text", { class: "question", x: 11, y: 19 }, fitText(title, 13, 600)),
-      draw("text", { class: "small", x: 11, y: 35 }, fitText(share, 11.5, 400)),
+      draw("text", { class: "question", "aria-hidden": "true", x: 11, y: 19 }, fitText(title, 13, 600)),
+      draw("text", { class: "small", "aria-hidden": "true", x: 11, y: 35 }, fitText(share, 11.5, 400)),
       ...band(node.shares, 11, CARD.height - 10, CARD.width - 22, 5),
     );
     if (!leaf) {
-      const toggle = draw("g", { class: "toggle", transform: `translate(${CARD.width} ${CARD.height / 2})` },
+      const toggle = draw("g", { class: "toggle", "aria-hidden": "true", transform: `translate(${CARD.width} ${CARD.height / 2})` },
         draw("circle", { r: 9 }), draw("text", { y: 4 }, open.has(i) ? "−" : "+"));
       toggle.addEventListener("click", (event) => { event.stopPropagation(); if (!moved) { select(i); flip(i); } });
       item.append(toggle);
-      if (!open.has(i)) item.append(draw("text", { class: "small", x: CARD.width + 15, y: CARD.height / 2 + 4 }, `${leavesBelow[i]} leaves`));
+      if (!open.has(i)) toggle.append(draw("text", { class: "below", x: 15, y: 4 }, `${leavesBelow[i]} leaves`));
     }
     item.addEventListener("click", () => { if (!moved) { select(i); item.focus({ preventScroll: true }); } });
     return item;
@@ -468,5 +468,5 @@
   redraw();
   select(0);
   bringIntoView(0);
-  document.documentElement.dataset.ready = "";
+  document.documentElement.dataset.ready = performance.now();
 })();
