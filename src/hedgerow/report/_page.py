@@ -184,9 +184,7 @@ def _holders(accounts: Sequence[Account]) -> str:
     most = float(max(account.granted for account in accounts))
     for i, account in enumerate(accounts):
         spent, left = float(account.spent) / most, float(account.left) / most
-        text = (
-            f"spent {_epsilon(account.spent)} of {_epsilon(account.granted)}, {float(account.left):.2g} left"
-        )
+        text = f"spent {_epsilon(account.spent)} of {_epsilon(account.granted)}, {_little(account.left)} left"
         bar = _bar([(spent, "kind-spent"), (left, "kind-left")], text)
         rows.append(f"<tr><th scope='row'>Holder {i + 1}</th><td>{bar}</td><td>{text}</td></tr>")
     return f"<table class='bars'><caption>Each holder's grant</caption><tbody>{''.join(rows)}</tbody></table>"
@@ -370,6 +368,10 @@ def _range(low: float, high: float) -> str:
 
 def _epsilon(epsilon: Any) -> str:
     return "∞" if math.isinf(epsilon) else f"{float(epsilon):.4g}"
+
+
+def _little(epsilon: Any) -> str:
+    return "less than 0.001" if 0 < epsilon < 0.001 else f"{float(epsilon):.2g}"
 
 
 def _plural(word: str, number: int) -> str:
