@@ -27,7 +27,7 @@ from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise
+from hedgerow.privacy.noise import SECURE_NOISE, Noise, NoNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.record import Record
 from hedgerow.schema import Schema
@@ -83,6 +83,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         A public bound on the number of rows of any holder; entropy and root gini need noise in proportion.
     neighbours : {"add-remove", "replace"}
         Whether privacy hides that a row is there at all, or (at twice the noise) what is in it.
+    noise : {"exact", "opendp"}
+        Whose discrete Laplace noise: our own exact sampler, or OpenDP's, which is slower.
     random_state : int, optional
         None draws cryptographic noise. An integer draws reproducible noise, which protects nobody.
 
@@ -113,6 +115,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         min_gain: float | None = None,
         max_rows: int | None = None,
         neighbours: str = "add-remove",
+        noise: str = "exact",
         random_state: int | None = None,
     ) -> None:
         self.schema = schema
@@ -128,6 +131,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.min_gain = min_gain
         self.max_rows = max_rows
         self.neighbours = neighbours
+        self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -349,7 +353,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if not math.isfinite(self.epsilon):
             return NoNoise()
         if self.random_state is None:
-            return SecureNoise()
+            return SECURE_NOISE[self.noise]
         seed = np.random.SeedSequence([int(self.random_state), holder]).generate_state(1, np.uint64)[0]
         return SeededNoise(int(seed))
 
@@ -406,6 +410,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ("criterion", CRITERIA),
             ("budget", BUDGETS),
             ("neighbours", NEIGHBOURS),
+            ("noise", tuple(SECURE_NOISE)),
         ):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:

@@ -11,23 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+U = TypeVar("U")
 IntArray = NDArray[np.int64]
 Epsilon = Fraction | float  # a float only for infinity
 
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Sequence[T], Generic[T]):
-    """One item a node, where many nodes share few: item `which[i]` stands at place i.
-
-    The items are distinct, in the order in which they are first named.
-    """
+    """One item a node, where many nodes share few: item `which[i]` stands at place i."""
 
     items: Sequence[T]
     which: IntArray
 
     @classmethod
     def of(cls, values: Sequence[T]) -> Repeated[T]:
-        """The same values, each kept once."""
+        """The same values; each item is kept once, in the order in which they are first named."""
         if isinstance(values, Repeated):
             return values
         place = {value: i for i, value in enumerate(dict.fromkeys(values))}
@@ -40,8 +38,21 @@ class Repeated(Sequence[T], Generic[T]):
         rank = np.argsort(np.argsort(first))
         return cls([item(number) for number in numbers[np.sort(first)].tolist()], rank[which.ravel()])
 
-    def each(self, function: Callable[[T], float]) -> NDArray[np.float64]:
+    @classmethod
+    def one(cls, item: T | Repeated[T], n: int) -> Repeated[T]:
+        """The same item at n places, unless it is one a place already."""
+        return item if isinstance(item, Repeated) else cls([item], np.zeros(n, dtype=np.int64))
+
+    def at(self, places: IntArray) -> Repeated[T]:
+        """The items at some of the places."""
+        return Repeated(self.items, self.which[places])
+
+    def map(self, function: Callable[[T], U]) -> Repeated[U]:
         """`function` of the item at each place, called once an item."""
+        return Repeated([function(item) for item in self.items], self.which)
+
+    def each(self, function: Callable[[T], float]) -> NDArray[np.float64]:
+        """The same, as an array of numbers."""
         values: NDArray[np.float64] = np.array([function(item) for item in self.items])[self.which]
         return values
 

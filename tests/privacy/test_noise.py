@@ -20,16 +20,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+from tapes import read, tape_of
 
 from hedgerow.privacy.noise import (
     Noise,
     NoNoise,
+    OpenDPNoise,
     SecureNoise,
     SeededNoise,
     Tape,
     float_at_least,
     philox,
+    ratio_at_least,
 )
+from hedgerow.repeated import Repeated
 
 FALSE_ALARM = 1e-7  # of one chi-square test; fewer than ten of them are random
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(25, 2)]
@@ -64,14 +68,18 @@ def draw(noise: Noise, scale: Fraction, nodes: int, cells: int) -> NDArray[np.in
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(("noise", "nodes"), [(SecureNoise(), 2_000), (SeededNoise(5), 20_000)])
+@pytest.mark.parametrize(
+    ("noise", "nodes"), [(SecureNoise(), 20_000), (OpenDPNoise(), 2_000), (SeededNoise(5), 20_000)]
+)
 def test_laplace_noise_has_the_discrete_laplace_distribution(
     noise: Noise, nodes: int, scale: Fraction
 ) -> None:
     assert laplace_p_value(draw(noise, scale, nodes, 20), scale) > FALSE_ALARM
 
 
-@pytest.mark.parametrize(("noise", "nodes"), [(SecureNoise(), 2_000), (SeededNoise(5), 20_000)])
+@pytest.mark.parametrize(
+    ("noise", "nodes"), [(SecureNoise(), 20_000), (OpenDPNoise(), 2_000), (SeededNoise(5), 20_000)]
+)
 def test_a_wrong_scale_would_be_noticed(noise: Noise, nodes: int) -> None:
     assert laplace_p_value(draw(noise, Fraction(2), nodes, 20), Fraction(23, 10)) < FALSE_ALARM
 
@@ -134,6 +142,24 @@ def test_opendp_confirms_the_epsilon_of_laplace_noise(scale: Fraction) -> None:
     assert epsilon == pytest.approx(float(1 / scale), rel=1e-12)
 
 
+@given(st.fractions(min_value=Fraction(1, 2**60), max_value=2**53))
+def test_a_scale_is_never_rounded_down_and_its_products_fit(scale: Fraction) -> None:
+    t, s = ratio_at_least(scale)
+    assert Fraction(t, s) >= scale
+    assert 0 < t <= 2**53
+    assert 0 < s <= 2**50
+    if scale >= Fraction(1, 2**20):
+        assert Fraction(t, s) < scale * (1 + Fraction(1, 2**30))
+
+
+@pytest.mark.parametrize("noise", [SecureNoise(), OpenDPNoise(), SeededNoise(5)])
+def test_nodes_with_scales_of_their_own_get_noise_of_those_scales(noise: Noise) -> None:
+    scales = Repeated([Fraction(1), Fraction(25, 2)], np.arange(4_000) % 2)
+    noisy = noise.laplace(np.zeros((4_000, 1), np.int64), scales, np.arange(4_000, dtype=np.uint64))
+    for i, scale in enumerate(scales.items):
+        assert laplace_p_value(noisy[i::2], scale) > FALSE_ALARM
+
+
 # ---- Secure --------------------------------------------------------------------------------------------------
 
 
@@ -146,12 +172,12 @@ def test_secure_noise_never_repeats() -> None:
 
 def test_the_secure_tape_goes_on_where_the_last_reader_stopped() -> None:
     """False alarm: equal words have probability 2**-64."""
-    assert SecureNoise().tape(1).read(first_word) != SecureNoise().tape(1).read(first_word)
+    assert read(tape_of(SecureNoise(), 1), first_word) != read(tape_of(SecureNoise(), 1), first_word)
 
 
 def test_threads_do_not_share_secure_words() -> None:
-    tapes = [SecureNoise().tape(0)]
-    thread = threading.Thread(target=lambda: tapes.append(SecureNoise().tape(0)))
+    tapes = [tape_of(SecureNoise(), 0)]
+    thread = threading.Thread(target=lambda: tapes.append(tape_of(SecureNoise(), 0)))
     thread.start()
     thread.join()
     assert set(unread(tapes[0])).isdisjoint(unread(tapes[1]))  # false alarm: 8192**2 / 2**64 < 1e-11
@@ -161,12 +187,12 @@ def test_threads_do_not_share_secure_words() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_use_its_parents_words() -> None:
     """False alarm: below 1e-11."""
-    parents = set(unread(SecureNoise().tape(0)))
+    parents = set(unread(tape_of(SecureNoise(), 0)))
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(send, np.array(unread(SecureNoise().tape(0))[:100], np.uint64).tobytes())
+            os.write(send, np.array(unread(tape_of(SecureNoise(), 0))[:100], np.uint64).tobytes())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -174,7 +200,7 @@ def test_a_forked_child_does_not_use_its_parents_words() -> None:
 
 
 def test_a_pickle_of_secure_noise_carries_no_random_words() -> None:
-    SecureNoise().tape(0)
+    tape_of(SecureNoise(), 0)
     assert len(pickle.dumps(SecureNoise())) < 100
 
 
@@ -218,17 +244,17 @@ def test_seeded_noise_depends_on_seed_key_and_cell_alone() -> None:
 def test_seeded_noise_stays_what_it_was() -> None:
     """Published experiments name their seeds."""
     assert draw(SeededNoise(1), Fraction(10), 2, 4).tolist() == [[-2, 5, -27, -46], [-3, -10, -28, -2]]
-    assert SeededNoise(1).tape(0).words[:2].tolist() == [0x17666F3BDDE26E4E, 0x83AC805DFC1F5B3A]
+    assert tape_of(SeededNoise(1), 0).words[:2].tolist() == [0x17666F3BDDE26E4E, 0x83AC805DFC1F5B3A]
 
 
 def test_the_seeded_tape_of_a_key_starts_anew_and_differs_by_key_and_seed() -> None:
-    words = [unread(SeededNoise(seed).tape(key)) for seed, key in [(1, 1), (1, 1), (1, 2), (2, 1)]]
+    words = [unread(tape_of(SeededNoise(seed), key)) for seed, key in [(1, 1), (1, 1), (1, 2), (2, 1)]]
     assert words[0] == words[1]
     assert len(set(words[0] + words[2] + words[3])) == 3 * len(words[0])
 
 
 def test_noise_and_tape_of_a_key_use_different_words() -> None:
-    tape = set(unread(SeededNoise(4).tape(9)))
+    tape = set(unread(tape_of(SeededNoise(4), 9)))
     noise = {int(w) for cell in range(128) for w in philox(np.uint64(4), np.uint64(9), np.uint64(cell))}
     assert tape.isdisjoint(noise)
 
@@ -252,8 +278,8 @@ def first_word(words: NDArray[np.uint64], position: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("noise", [SecureNoise(), SeededNoise(5)])
 def test_words_of_a_tape_are_uniform(noise: Noise) -> None:
-    tape = noise.tape(0)
-    words = np.array([tape.read(first_word) for _ in range(20_000)], np.uint64)
+    tape = tape_of(noise, 0)
+    words = np.array([read(tape, first_word) for _ in range(20_000)], np.uint64)
     for byte in words.view(np.uint8).reshape(-1, 8).T:
         counts = np.bincount(byte, minlength=256)
         assert p_value(counts, np.full(256, len(words) / 256)) > FALSE_ALARM / 8
@@ -261,9 +287,9 @@ def test_words_of_a_tape_are_uniform(noise: Noise) -> None:
 
 @pytest.mark.parametrize("first", [1, 3, 64])
 def test_a_short_tape_reads_like_a_long_one(first: int) -> None:
-    whole = SeededNoise(2).tape(6)
+    whole = tape_of(SeededNoise(2), 6)
     short = Tape(whole._source, first)
-    assert [short.read(first_word) for _ in range(200)] == [whole.read(first_word) for _ in range(200)]
+    assert [read(short, first_word) for _ in range(200)] == [read(whole, first_word) for _ in range(200)]
 
 
 def test_a_sampler_that_runs_out_starts_again_at_the_same_word() -> None:
@@ -276,16 +302,16 @@ def test_a_sampler_that_runs_out_starts_again_at_the_same_word() -> None:
         )
 
     starts: list[int] = []
-    tape = Tape(SeededNoise(2).tape(6)._source, 1)
-    tape.read(sum_of_five)
+    tape = Tape(tape_of(SeededNoise(2), 6)._source, 1)
+    read(tape, sum_of_five)
     assert len(starts) > 1
     assert len(set(starts)) == 1
 
 
 def test_a_tape_forgets_what_was_read() -> None:
-    tape = Tape(SeededNoise(2).tape(6)._source, 16)
+    tape = Tape(tape_of(SeededNoise(2), 6)._source, 16)
     for _ in range(10_000):
-        tape.read(first_word)
+        read(tape, first_word)
     assert len(tape.words) <= 32
 
 
@@ -298,21 +324,23 @@ def test_no_noise_returns_the_values_as_they_are() -> None:
     assert np.array_equal(released, values)
     assert released is not values
     with pytest.raises(TypeError, match="NoNoise has no random words"):
-        NoNoise().tape(0)
+        tape_of(NoNoise(), 0)
 
 
 def test_only_secure_noise_calls_itself_private() -> None:
-    assert [noise.private for noise in (SecureNoise(), SeededNoise(1), NoNoise())] == [True, False, False]
+    noises = SecureNoise(), OpenDPNoise(), SeededNoise(1), NoNoise()
+    assert [noise.private for noise in noises] == [True, True, False, False]
     assert repr(SecureNoise()) == "SecureNoise()"
     assert repr(SeededNoise(7)) == "SeededNoise(seed=7, not private)"
     assert repr(NoNoise()) == "NoNoise(not private)"
 
 
-def test_opendp_is_loaded_by_the_first_secure_draw_and_not_before() -> None:
+def test_opendp_is_loaded_by_those_who_ask_for_it() -> None:
     program = (
         "import sys, numpy as np; from fractions import Fraction; from hedgerow.privacy.noise import *\n"
-        "SeededNoise(1).laplace(np.zeros((1, 1), np.int64), Fraction(1), np.zeros(1, np.uint64))\n"
-        "SecureNoise().tape(0)\n"
-        "sys.exit('opendp' in sys.modules)"
+        "for noise in (SecureNoise(), SeededNoise(1), OpenDPNoise()):\n"
+        "    assert 'opendp' not in sys.modules, noise\n"
+        "    noise.laplace(np.zeros((1, 1), np.int64), Fraction(1), np.zeros(1, np.uint64))\n"
+        "assert 'opendp' in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

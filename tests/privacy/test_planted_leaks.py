@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,8 +169,8 @@ def test_the_exact_parent_in_a_gain_is_found() -> None:
 
 def test_counts_with_half_the_noise_are_found() -> None:
     class HalfTheNoise(SeededNoise):
-        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
-            return super().laplace(values, scale / 2, keys)
+        def laplace(self, values: IntArray, scale: Any, keys: NDArray[np.uint64]) -> IntArray:
+            return super().laplace(values, scale.map(lambda s: s / 2), keys)
 
     result = found(Leak(asked(class_counts, HalfTheNoise)), ONE_FALLS, 10_000)
     assert EPSILON < result.lower_bound <= 2 * EPSILON
@@ -178,7 +179,7 @@ def test_counts_with_half_the_noise_are_found() -> None:
 
 def test_noise_on_non_empty_cells_only_is_found() -> None:
     class SkipsEmptyCells(SeededNoise):
-        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+        def laplace(self, values: IntArray, scale: Any, keys: NDArray[np.uint64]) -> IntArray:
             return np.where(values > 0, super().laplace(values, scale, keys), 0)
 
     result = found(Leak(asked(class_counts, SkipsEmptyCells)), ONE_FALLS, 4_000)
@@ -189,10 +190,10 @@ def test_noise_scaled_by_the_exact_number_of_rows_is_found() -> None:
     """Shares of the rows, with noise made for the sensitivity 1/m of a table whose m everybody knows."""
 
     class Shares(SeededNoise):
-        def laplace(self, values: IntArray, scale: Fraction, keys: NDArray[np.uint64]) -> IntArray:
+        def laplace(self, values: IntArray, scale: Any, keys: NDArray[np.uint64]) -> IntArray:
             m = max(int(values.sum()), 1)
             shares = np.floor(1000 * values / m).astype(np.int64)
-            return super().laplace(shares, scale * Fraction(1000, m), keys)
+            return super().laplace(shares, scale.map(lambda s: s * Fraction(1000, m)), keys)
 
     result = found(Leak(asked(class_counts, Shares)), pure_and_one_more(1), 20_000)
     assert result.lower_bound > 1.5 * EPSILON

@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
+from tapes import read, tape_of
 
+from hedgerow.privacy.exact import below, bernoulli_exp
 from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise, Tape
 from hedgerow.privacy.selectors import (
     SELECTORS,
@@ -26,8 +28,6 @@ from hedgerow.privacy.selectors import (
     PermuteAndFlip,
     ReportNoisyMax,
     Selector,
-    below,
-    bernoulli_exp,
     bounded_ratio,
 )
 
@@ -229,8 +229,8 @@ def test_changes_in_both_directions_would_cost_more_than_epsilon(name: str) -> N
     ],
 )
 def test_bernoulli_exp_succeeds_with_its_exact_probability(gap: int, ratio: Fraction) -> None:
-    tape, trials = SeededNoise(30).tape(gap), 50_000
-    successes = sum(tape.read(bernoulli_exp, gap, ratio.numerator, ratio.denominator) for _ in range(trials))
+    tape, trials = tape_of(SeededNoise(30), gap), 50_000
+    successes = sum(read(tape, bernoulli_exp, gap, ratio.numerator, ratio.denominator) for _ in range(trials))
     exact = math.exp(-gap * ratio)
     assert stats.binomtest(successes, trials, exact).pvalue > FALSE_ALARM
 
@@ -238,8 +238,8 @@ def test_bernoulli_exp_succeeds_with_its_exact_probability(gap: int, ratio: Frac
 @pytest.mark.parametrize("bound", [2, 3, 10, 12 * 53, 3 * 2**61])
 def test_integers_below_a_bound_are_uniform(bound: int) -> None:
     """Taking 64-bit words modulo 3 * 2**61 would favour the lowest quarter visibly."""
-    tape, parts = SeededNoise(31).tape(bound), min(bound, 12)
-    draws = np.array([tape.read(below, bound) * parts // bound for _ in range(30_000)], np.int64)
+    tape, parts = tape_of(SeededNoise(31), bound), min(bound, 12)
+    draws = np.array([read(tape, below, bound) * parts // bound for _ in range(30_000)], np.int64)
     assert p_value(draws, np.full(parts, 1 / parts)) > FALSE_ALARM
 
 
@@ -272,8 +272,8 @@ def test_ordinary_rates_are_not_rounded() -> None:
 class ShortTapes(SeededNoise):
     """The same words, but tapes that have to be extended again and again."""
 
-    def tape(self, key: int) -> Tape:
-        return Tape(super().tape(key)._source, first=1)
+    def _tape(self, node: np.uint64) -> Tape:
+        return Tape(super()._tape(node)._source, first=1)
 
 
 @pytest.mark.parametrize("selector", [PermuteAndFlip(), Exponential()])

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,25 +235,31 @@ class Holder:
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, histograms in self._rows.histograms(query.nodes):
             scores = self._rows.scores(histograms, numbers[batch])
-            for (epsilon, criterion), here in _alike(batch, epsilons, criteria):
-                mine = scores if len(here) == len(batch) else scores[here - batch[0]]
-                if math.isinf(epsilon):
-                    chosen[here] = mine.argmax(axis=1)
-                else:
-                    sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
-                    chosen[here] = selector.select(
-                        to_fixed_point(mine), sensitivity, Fraction(epsilon), self._noise, keys[here]
-                    )
+            if math.inf in epsilons.items:
+                chosen[batch] = scores.argmax(axis=1)
+                continue
+            fixed = to_fixed_point(scores)
+            for criterion in set(criteria.items):
+                here = batch[numbers[batch] == criterion]
+                sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
+                chosen[here] = selector.select(
+                    fixed[here - batch[0]],
+                    sensitivity,
+                    epsilons.at(here).map(lambda e: Fraction(e)),
+                    self._noise,
+                    keys[here],
+                )
         return chosen
 
     def _noisy(self, query: Query, keys: NDArray[np.uint64], counts: IntArray) -> IntArray:
         """Noise of scale (histograms) / epsilon: a row changes one cell of each histogram by one."""
-        noisy = counts.reshape(len(counts), -1)
-        histograms = self._histograms(query)
-        for (epsilon,), here in _alike(np.arange(len(counts)), Repeated.of(query.epsilons)):
-            if not math.isinf(epsilon):
-                noisy[here] = self._noise.laplace(noisy[here], histograms / Fraction(epsilon), keys[here])
-        return noisy.reshape(counts.shape)
+        epsilons, histograms = Repeated.of(query.epsilons), self._histograms(query)
+        if math.inf in epsilons.items:
+            return counts
+        flat = counts.reshape(len(counts), -1)
+        return self._noise.laplace(flat, epsilons.map(lambda e: histograms / Fraction(e)), keys).reshape(
+            counts.shape
+        )
 
     def _keys(self, query: Query) -> NDArray[np.uint64]:
         """A number for each release, by the node's path, the kind of query, and how often it was asked.
@@ -276,16 +280,6 @@ def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
     if growth is None:
         return {}
     return dict(zip(growth.nodes.tolist(), map(tuple, growth.children.tolist()), strict=True))
-
-
-def _alike(positions: IntArray, *facts: Repeated[Any]) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
-    """The positions that share all facts, such as epsilon: one call of a mechanism for all of them."""
-    groups = np.zeros(len(positions), dtype=np.int64)
-    for fact in facts:
-        groups = groups * len(fact.items) + fact.which[positions]
-    order = np.argsort(groups, kind="stable")
-    for here in np.split(positions[order], np.flatnonzero(np.diff(groups[order])) + 1):
-        yield tuple(fact[here[0]] for fact in facts), here
 
 
 def _twice(numbers: list[int]) -> set[int]:

@@ -1,7 +1,8 @@
 """Where random numbers come from: integers in, integers out.
 
-`SecureNoise` protects people, `SeededNoise` repeats experiments, `NoNoise` is epsilon = infinity. Selectors
-and data holders take any of them; nothing else in the package draws a random number that touches data.
+`SecureNoise` protects people, and so does `OpenDPNoise`, with OpenDP's sampler; `SeededNoise` repeats
+experiments, `NoNoise` is epsilon = infinity. Selectors and data holders take any of them; nothing else in the
+package draws a random number that touches data.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
+from hedgerow.privacy.exact import add_laplace
+from hedgerow.repeated import Repeated
 
 # Noise of scale 2**53 exceeds 2**62 with probability exp(-512), so a sum of value and noise fits an int64.
 LARGEST_VALUE = 2**62
 LARGEST_SCALE = 2**53
-
-Draw = tuple[int | np.int64, int]  # a sampler's value, and where on the tape the next one starts
 
 
 class Tape:
@@ -49,20 +50,19 @@ class Tape:
         self._written += count
         self.position = 0
 
-    def read(self, sampler: Callable[..., Draw], *arguments: Any) -> int:
-        """What `sampler(words, position, *arguments) -> (value, new position)` makes of the unread words.
+    def fill(self, sampler: Callable[..., tuple[int, int]], n: int, *arguments: Any) -> None:
+        """Have `sampler(words, position, first, *arguments) -> (next, position)` make draws 0 to n - 1 in order.
 
-        A sampler that runs out of words returns a negative position. It then starts again from the same
-        word on a longer tape. That does not bias it: a sampler is a deterministic function of the endless
-        tape, and how much of the tape was written beforehand is not part of its input. (Starting again on
-        *fresh* words would bias it towards outcomes that need few words.)
+        A sampler that runs out of words in the middle of a draw returns that draw's number and where it began.
+        The draw then starts again from the same word on a longer tape. That does not bias it: a draw is a
+        deterministic function of the endless tape, and how much of the tape was written beforehand is not
+        part of its input. (Starting again on *fresh* words would bias it towards outcomes that need few.)
         """
-        while True:
-            value, position = sampler(self.words, self.position, *arguments)
-            if position >= 0:
-                self.position = position
-                return int(value)
-            self.extend()
+        done = 0
+        while done < n:
+            done, self.position = sampler(self.words, self.position, done, *arguments)
+            if done < n:
+                self.extend()
 
 
 class Noise(Protocol):
@@ -77,38 +77,69 @@ class Noise(Protocol):
         """Whether what this source protects may be published."""
 
     def laplace(
-        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+        self, values: NDArray[np.int64], scale: Fraction | Repeated[Fraction], keys: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """`values` [node, cell] plus independent discrete Laplace noise, Pr[z] ~ exp(-|z| / scale).
 
-        If one row changes `values` by at most s in L1 norm, the answer is (s / scale)-private: the discrete
+        One scale for all nodes, or one a node. If one row changes `values` by at most s in L1 norm, the answer is (s / scale)-private: the discrete
         Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009), since |z - x| and |z - x'| differ by at
         most |x - x'| in every cell.
         """
 
-    def tape(self, key: int) -> Tape:
-        """An endless tape of uniformly random words for the exact selectors."""
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
+        """Endless tapes of uniformly random words, and the nodes that read each of them one after another."""
 
 
 @dataclass(frozen=True)
 class SecureNoise:
-    """Cryptographic noise: OpenDP's exact discrete Laplace, and words of the operating system's generator."""
+    """Cryptographic noise: exact integer arithmetic on words of the operating system's generator."""
 
     private: ClassVar[bool] = True
 
     def laplace(
-        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+        self, values: NDArray[np.int64], scale: Fraction | Repeated[Fraction], keys: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        """Discrete Laplace noise by Canonne, Kamath, Steinke (2020), exact in rational arithmetic."""
-        _check_laplace(values, scale, keys)
-        if values.size == 0:
-            return values.copy()
-        noisy = _opendp_laplace(float_at_least(scale))(values.ravel())
-        return np.array(noisy, dtype=np.int64).reshape(values.shape)
+        """Discrete Laplace noise by Canonne, Kamath, Steinke (2020), exact for scales rounded up to a ratio."""
+        scales = _checked(values, scale, keys)
+        ratios = scales.map(ratio_at_least)
+        noisy = np.array(values)  # contiguous
+        for tape, nodes in self.tapes(keys):
+            tape.fill(
+                add_laplace,
+                noisy.size,
+                noisy[nodes].reshape(-1),
+                np.array([ratio[0] for ratio in ratios.items], dtype=np.int64),
+                np.array([ratio[1] for ratio in ratios.items], dtype=np.int64),
+                np.repeat(scales.which, values.shape[1]),
+            )
+        return noisy
 
-    def tape(self, key: int) -> Tape:  # noqa: ARG002 (the interface's)
-        """The thread's own tape, continued where the last reader stopped; the key does not matter."""
-        return _secure_tapes.current()
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
+        """The thread's own tape, continued where the last reader stopped; the keys do not matter."""
+        yield _secure_tapes.current(), slice(0, len(keys))
+
+
+@dataclass(frozen=True)
+class OpenDPNoise(SecureNoise):
+    """OpenDP's discrete Laplace, for those who trust it more than our own; slower. Selection is ours."""
+
+    def laplace(
+        self, values: NDArray[np.int64], scale: Fraction | Repeated[Fraction], keys: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """One call for all nodes that share a scale."""
+        scales = _checked(values, scale, keys)
+        noisy = np.array(values)
+        for i in np.unique(scales.which).tolist():
+            mine = scales.which == i
+            if noisy[mine].size:
+                sampler = _opendp_laplace(float_at_least(scales.items[i]))
+                noisy[mine] = np.array(sampler(noisy[mine].ravel()), dtype=np.int64).reshape(
+                    -1, noisy.shape[1]
+                )
+        return noisy
+
+
+SECURE_NOISE: dict[str, Noise] = {"exact": SecureNoise(), "opendp": OpenDPNoise()}
 
 
 @dataclass(frozen=True)
@@ -132,18 +163,22 @@ class SeededNoise:
         return f"SeededNoise(seed={self.seed}, not private)"
 
     def laplace(
-        self, values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]
+        self, values: NDArray[np.int64], scale: Fraction | Repeated[Fraction], keys: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """Discrete Laplace noise by inversion in double precision: quick, and close enough for a simulation."""
-        _check_laplace(values, scale, keys)
+        scales = _checked(values, scale, keys).each(float_at_least)
         noisy: NDArray[np.int64] = _seeded_laplace(
-            np.ascontiguousarray(values), float_at_least(scale), np.uint64(self.seed), keys
+            np.ascontiguousarray(values), scales, np.uint64(self.seed), keys
         )
         return noisy
 
-    def tape(self, key: int) -> Tape:
-        """The tape that belongs to (seed, key), from its beginning."""
-        seed, node = np.uint64(self.seed), np.uint64(key)
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
+        """For each node the tape that belongs to (seed, key), from its beginning."""
+        for node, key in enumerate(keys):
+            yield self._tape(key), slice(node, node + 1)
+
+    def _tape(self, node: np.uint64) -> Tape:
+        seed = np.uint64(self.seed)
 
         def source(start: int, count: int) -> NDArray[np.uint64]:
             words: NDArray[np.uint64] = _philox_words(seed, node, np.uint64(start), count)
@@ -164,13 +199,13 @@ class NoNoise:
     def laplace(
         self,
         values: NDArray[np.int64],
-        scale: Fraction,  # noqa: ARG002 (the interface's)
+        scale: Fraction | Repeated[Fraction],  # noqa: ARG002 (the interface's)
         keys: NDArray[np.uint64],  # noqa: ARG002 (the interface's)
     ) -> NDArray[np.int64]:
         """The values themselves; the scale does not matter."""
         return values.copy()
 
-    def tape(self, key: int) -> Tape:  # noqa: ARG002 (the interface's)
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:  # noqa: ARG002 (the interface's)
         """There is none: a selector that reads it would be wrong about epsilon = infinity."""
         raise TypeError("NoNoise has no random words; take the best candidate instead")
 
@@ -181,16 +216,30 @@ def float_at_least(scale: Fraction) -> float:
     return nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf)
 
 
-def _check_laplace(values: NDArray[np.int64], scale: Fraction, keys: NDArray[np.uint64]) -> None:
+def ratio_at_least(scale: Fraction) -> tuple[int, int]:
+    """T / s not below `scale`, above it by less than one part in 2**30 unless the scale is below 2**-20.
+
+    s is a power of two, and t is below 2**53 + 1: with probability 1 - exp(-512) no draw exceeds 2**62.
+    """
+    s = 1 << max(0, min(50 - math.floor(scale).bit_length(), 50))
+    return math.ceil(scale * s), s
+
+
+def _checked(
+    values: NDArray[np.int64], scale: Fraction | Repeated[Fraction], keys: NDArray[np.uint64]
+) -> Repeated[Fraction]:
     if values.ndim != 2 or values.dtype != np.int64:
         raise ValueError(f"values must be int64 [node, cell], got {values.dtype} of shape {values.shape}")
     if keys.shape != values.shape[:1] or keys.dtype != np.uint64:
         raise ValueError(f"keys must be uint64, one a node ({len(values)}), got {keys.dtype} {keys.shape}")
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError(f"scale must be positive and at most 2**53, got {scale}")
+    scales = Repeated.one(scale, len(values))
+    for item in scales.items:
+        if not 0 < item <= LARGEST_SCALE:
+            raise ValueError(f"scale must be positive and at most 2**53, got {item}")
     if values.size and not (values.min() > -LARGEST_VALUE and values.max() < LARGEST_VALUE):
         # Beyond this OpenDP would clamp the sum to the ends of an int64.
         raise ValueError("values must lie strictly between -2**62 and 2**62")
+    return scales
 
 
 @lru_cache(maxsize=128)
@@ -270,7 +319,7 @@ def _exponential(word: np.uint64) -> float:
 
 @compiled
 def _seeded_laplace(
-    values: NDArray[np.int64], scale: float, seed: np.uint64, keys: NDArray[np.uint64]
+    values: NDArray[np.int64], scales: NDArray[np.float64], seed: np.uint64, keys: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
     # The floor of an exponential variable is geometric, and the difference of two independent geometric
     # variables with ratio exp(-1 / scale) is discrete Laplace.
@@ -278,7 +327,7 @@ def _seeded_laplace(
     for node in range(values.shape[0]):
         for cell in range(values.shape[1]):
             up, down = philox(seed, keys[node], _LAPLACE_STREAM | np.uint64(cell))
-            rise = np.int64(math.floor(scale * _exponential(up)))
-            fall = np.int64(math.floor(scale * _exponential(down)))
+            rise = np.int64(math.floor(scales[node] * _exponential(up)))
+            fall = np.int64(math.floor(scales[node] * _exponential(down)))
             noisy[node, cell] = values[node, cell] + rise - fall
     return noisy

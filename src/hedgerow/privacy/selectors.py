@@ -7,7 +7,6 @@ so the proofs below hold for the code as it runs. docs/privacy.md has them at le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
@@ -16,8 +15,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.compiled import compiled
-from hedgerow.privacy.noise import LARGEST_VALUE, Draw, Noise, NoNoise
+from hedgerow.privacy.exact import flip_candidates
+from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise
+from hedgerow.repeated import Repeated
 
 
 class Selector(Protocol):
@@ -36,13 +36,14 @@ class Selector(Protocol):
         self,
         scores: NDArray[np.int64],
         sensitivity: int,
-        epsilon: Fraction,
+        epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
     ) -> NDArray[np.int64]:
         """The chosen candidate's index of each node; `scores` are [node, candidate], `keys` [node].
 
-        epsilon-private if one row moves all scores of a node in the same direction by at most `sensitivity`.
+        One epsilon for all nodes, or one a node.
+        Epsilon-private if one row moves all scores of a node in the same direction by at most `sensitivity`.
         """
 
 
@@ -67,12 +68,12 @@ class PermuteAndFlip:
         self,
         scores: NDArray[np.int64],
         sensitivity: int,
-        epsilon: Fraction,
+        epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        return _read_from_tapes(permute_and_flip, scores, sensitivity, epsilon, noise, keys)
+        return _flip(scores, sensitivity, epsilon, noise, keys, with_replacement=False)
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,12 @@ class Exponential:
         self,
         scores: NDArray[np.int64],
         sensitivity: int,
-        epsilon: Fraction,
+        epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        return _read_from_tapes(exponential, scores, sensitivity, epsilon, noise, keys)
+        return _flip(scores, sensitivity, epsilon, noise, keys, with_replacement=True)
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,15 @@ class ReportNoisyMax:
         self,
         scores: NDArray[np.int64],
         sensitivity: int,
-        epsilon: Fraction,
+        epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        _check(scores, sensitivity, epsilon, noise, keys)
+        epsilons = _checked(scores, sensitivity, epsilon, noise, keys)
         if isinstance(noise, NoNoise):
             return _best(scores)
-        return _best(noise.laplace(scores, sensitivity / epsilon, keys))
+        return _best(noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys))
 
 
 SELECTORS: dict[str, Selector] = {
@@ -135,9 +136,13 @@ SELECTORS: dict[str, Selector] = {
 }
 
 
-def _check(
-    scores: NDArray[np.int64], sensitivity: int, epsilon: Fraction, noise: Noise, keys: NDArray[np.uint64]
-) -> None:
+def _checked(
+    scores: NDArray[np.int64],
+    sensitivity: int,
+    epsilon: Fraction | Repeated[Fraction],
+    noise: Noise,
+    keys: NDArray[np.uint64],
+) -> Repeated[Fraction]:
     if scores.ndim != 2 or scores.dtype != np.int64 or scores.shape[1] == 0:
         raise ValueError(
             "scores must be int64 [node, candidate] with at least one candidate, "
@@ -147,11 +152,14 @@ def _check(
         raise ValueError(f"keys must have one entry a node ({len(scores)}), got shape {keys.shape}")
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or sensitivity <= 0:
         raise ValueError(f"sensitivity must be a positive integer, got {sensitivity!r}")
-    if not (epsilon > 0 and (isinstance(epsilon, Rational) or isinstance(noise, NoNoise))):
-        raise ValueError(f"epsilon must be a positive Fraction, got {epsilon!r}")
+    epsilons = Repeated.one(epsilon, len(scores))
+    for each in epsilons.items:
+        if not (each > 0 and (isinstance(each, Rational) or isinstance(noise, NoNoise))):
+            raise ValueError(f"epsilon must be a positive Fraction, got {each!r}")
     if scores.size and not (scores.min() > -LARGEST_VALUE and scores.max() < LARGEST_VALUE):
         # Then a difference of two scores fits an int64.
         raise ValueError("scores must lie strictly between -2**62 and 2**62")
+    return epsilons
 
 
 def _best(scores: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -159,22 +167,31 @@ def _best(scores: NDArray[np.int64]) -> NDArray[np.int64]:
     return best
 
 
-def _read_from_tapes(
-    sampler: Callable[..., Draw],
+def _flip(
     scores: NDArray[np.int64],
     sensitivity: int,
-    epsilon: Fraction,
+    epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
     keys: NDArray[np.uint64],
+    *,
+    with_replacement: bool,
 ) -> NDArray[np.int64]:
-    _check(scores, sensitivity, epsilon, noise, keys)
+    epsilons = _checked(scores, sensitivity, epsilon, noise, keys)
     if isinstance(noise, NoNoise):
         return _best(scores)
     scores = np.ascontiguousarray(scores)
-    numerator, denominator = bounded_ratio(epsilon / sensitivity)
+    ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
+    rates = np.array(ratios.items, dtype=np.int64)[ratios.which]
     chosen = np.empty(len(scores), np.int64)
-    for node, key in enumerate(keys.tolist()):
-        chosen[node] = noise.tape(key).read(sampler, scores[node], numerator, denominator)
+    for tape, nodes in noise.tapes(keys):
+        tape.fill(
+            flip_candidates,
+            len(chosen[nodes]),
+            scores[nodes],
+            rates[nodes],
+            with_replacement,
+            chosen[nodes],
+        )
     return chosen
 
 
@@ -194,122 +211,3 @@ def bounded_ratio(rate: Fraction) -> tuple[int, int]:
     denominator = 1 << (math.isqrt(math.floor(2**62 / rate)).bit_length() - 1)
     numerator = math.floor(rate * denominator)
     return (numerator, denominator) if numerator else (0, 1)
-
-
-# ---- Exact samplers on a tape ----------------------------------------------------------------------------------
-#
-# Each takes (words, position, ...) and returns (value, new position), or RAN_OUT for a position when the tape
-# is not long enough. Unsigned and signed numbers never meet in one expression: numba would make them floats.
-
-RAN_OUT = -1
-_LAST_WORD = np.uint64(2**64 - 1)
-
-
-@compiled
-def below(words: NDArray[np.uint64], position: int, bound: int) -> Draw:
-    """A uniform integer from 0 to bound - 1, for 1 <= bound < 2**63."""
-    size = np.uint64(bound)
-    while position < len(words):
-        word = words[position]
-        position += 1
-        value = word % size
-        # Words of the last, incomplete run of `size` values are refused: no modulo bias.
-        if word - value <= _LAST_WORD - (size - np.uint64(1)):
-            return np.int64(value), position
-    return 0, RAN_OUT
-
-
-@compiled
-def bernoulli_exp_fraction(
-    words: NDArray[np.uint64], position: int, numerator: int, denominator: int
-) -> Draw:
-    """1 with probability exp(-x), else 0, for x = numerator / denominator from 0 to 1.
-
-    Algorithm 1 of Canonne, Kamath, Steinke (2020): the first k at which Bernoulli(x / k) fails is odd with
-    probability 1 - x + x^2/2! - ... = exp(-x). Bernoulli(x / k) is Bernoulli(x) and Bernoulli(1 / k), so that
-    no product can overflow however large k becomes.
-    """
-    k = 1
-    while True:
-        if numerator < denominator:
-            draw, position = below(words, position, denominator)
-            if position < 0:
-                return 0, RAN_OUT
-            if draw >= numerator:
-                return k & 1, position
-        if k > 1:
-            draw, position = below(words, position, k)
-            if position < 0:
-                return 0, RAN_OUT
-            if draw != 0:
-                return k & 1, position
-        k += 1
-
-
-@compiled
-def bernoulli_exp(
-    words: NDArray[np.uint64], position: int, gap: int, numerator: int, denominator: int
-) -> Draw:
-    """1 with probability exp(-gap * numerator / denominator), else 0; numerator * denominator <= 2**62.
-
-    With gap = rounds * denominator + rest the exponent is rounds * numerator + rest * numerator / denominator.
-    Its whole part is that many successes of Bernoulli(exp(-1)) in a row: no exponent is too large, no
-    probability is cut off, and the only product is smaller than numerator * denominator.
-    """
-    if numerator == 0:
-        return 1, position  # and no empty round is counted, of which there may be 2**63
-    rounds, product = gap // denominator, gap % denominator * numerator
-    for _ in range(product // denominator):
-        accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
-        if position < 0 or not accepted:
-            return 0, position
-    for _ in range(rounds):
-        for _ in range(numerator):
-            accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
-            if position < 0 or not accepted:
-                return 0, position
-    part = product % denominator
-    if part == 0:
-        return 1, position
-    accepted, position = bernoulli_exp_fraction(words, position, part, denominator)
-    return accepted, position
-
-
-@compiled
-def permute_and_flip(
-    words: NDArray[np.uint64], position: int, scores: NDArray[np.int64], numerator: int, denominator: int
-) -> Draw:
-    """The index permute-and-flip chooses at scale denominator / numerator."""
-    best = scores.max()
-    waiting = np.arange(len(scores))
-    left = len(scores)
-    while True:
-        # A best candidate is accepted for certain, so somebody is chosen before nobody is left.
-        pick, position = below(words, position, left)
-        if position < 0:
-            return 0, RAN_OUT
-        candidate = waiting[pick]
-        accepted, position = bernoulli_exp(words, position, best - scores[candidate], numerator, denominator)
-        if position < 0:
-            return 0, RAN_OUT
-        if accepted:
-            return candidate, position
-        left -= 1
-        waiting[pick] = waiting[left]
-
-
-@compiled
-def exponential(
-    words: NDArray[np.uint64], position: int, scores: NDArray[np.int64], numerator: int, denominator: int
-) -> Draw:
-    """The index the exponential mechanism chooses at scale denominator / numerator."""
-    best = scores.max()
-    while True:
-        candidate, position = below(words, position, len(scores))
-        if position < 0:
-            return 0, RAN_OUT
-        accepted, position = bernoulli_exp(words, position, best - scores[candidate], numerator, denominator)
-        if position < 0:
-            return 0, RAN_OUT
-        if accepted:
-            return candidate, position
