@@ -29,7 +29,7 @@ from hedgerow.schema import Categorical, Numeric, Schema, Value
 STANDARD = "-"  # input or output
 KINDS = (".csv", ".parquet")
 BLOCK_ROWS = 32_768
-BLOCK_BYTES = 2**22  # of CSV
+BLOCK_BYTES = 2**20  # of CSV
 READ_AHEAD = 2**16  # bytes of each column of a Parquet file; without, whole row groups would be in memory
 # What stands for a missing value in CSV, unless the schema names it as a category.
 NOTHING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")

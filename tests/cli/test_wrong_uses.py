@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -197,7 +199,31 @@ def test_a_package_that_is_not_installed_is_named(study, monkeypatch):
     assert result.stderr.strip() == "this needs the package matplotlib: pip install 'hedgerow[experiments]'"
 
 
-LIMITED = "import sys; from hedgerow.cli import app; app(sys.argv[1:])"
+PROGRAM = (sys.executable, "-c", "import sys; from hedgerow.cli import app; app(sys.argv[1:])")
+
+
+@pytest.mark.parametrize("args", [(*TRAIN, "--json"), PREDICT[:3], ("show", "none.json", "--json")])
+def test_a_full_disk_behind_standard_output_ends_in_a_sentence(study, args):
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            [*PROGRAM, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "standard output" in result.stderr or "none.json" in result.stderr
+
+
+def test_an_interrupted_training_leaves_nothing(study):
+    patients(300_000).to_csv("rows.csv", index=False)
+    before = contents(study)
+    process = subprocess.Popen([*PROGRAM, *TRAIN], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(study.glob(".new.json.*")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert contents(study) == before
 
 
 @pytest.mark.parametrize("out", ["tree.json", "new.json"])
@@ -208,7 +234,7 @@ def test_a_disk_that_fills_up_half_way_leaves_what_was_there(study, out):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 
-    command = [sys.executable, "-c", LIMITED, *TRAIN[:5], out]
+    command = [*PROGRAM, *TRAIN[:5], out]
     result = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert f"{out} cannot be used: File too large" in result.stderr

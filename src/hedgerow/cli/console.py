@@ -9,7 +9,7 @@ import errno
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ to_owner = Console(stderr=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 USAGE = 2  # the exit code of a command that was written wrongly; of everything else that fails it is 1
-# Typer has brought a Click of its own since 0.20, so the class is named by way of one that Typer shows.
+# Typer brings a Click of its own, or did not in older versions; this names the class in both.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
 EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
@@ -47,7 +47,8 @@ class OneSentence(TyperGroup):
             reason = _sentence(error)
             to_owner.print(reason, markup=False, highlight=False, soft_wrap=True)
             if as_json:
-                print_json({"error": reason})
+                with suppress(OSError):  # standard output may be what went wrong
+                    print_json({"error": reason})
             raise typer.Exit(USAGE if isinstance(error, UsageError) else 1) from None
 
 
