@@ -41,7 +41,7 @@ def test_every_parameter_of_the_classifier_is_an_option(study):
     wanted = {
         "epsilon": 2.0, "method": "select", "selector": "exponential", "criterion": "entropy", "budget": "decay",
         "leaf_fraction": 0.3, "max_splits": 7, "max_depth": 3, "target_error": 0.2, "min_gain": 0.01,
-        "max_rows": 4000, "neighbours": "replace", "random_state": 5,
+        "max_rows": 4000, "neighbours": "replace", "noise": "opendp", "random_state": 5,
     }  # fmt: skip
     assert wanted.keys() == PrivateTreeClassifier().get_params().keys() - {"schema"}
     options = [

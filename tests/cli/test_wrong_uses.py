@@ -35,6 +35,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "an unknown method": ((*TRAIN, "--method=best"), "method='best'; choose one of 'auto'"),
     "an unknown criterion": ((*TRAIN, "--criterion=best"), "criterion='best'; choose one of 'auto'"),
     "an unknown budget": ((*TRAIN, "--budget=rich"), "budget='rich'; choose one of 'auto'"),
+    "an unknown noise": ((*TRAIN, "--noise=pink"), "noise='pink'; choose one of 'exact'"),
     "a share above 1": ((*TRAIN, "--leaf-fraction=2"), "leaf_fraction=2.0; it must be between 0 and 1"),
     "no splits": ((*TRAIN, "--max-splits=0"), "max_splits=0; it must be an integer of at least 1"),
     "half a split": ((*TRAIN, "--max-splits=1.5"), "Invalid value for '--max-splits'"),

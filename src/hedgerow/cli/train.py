@@ -61,6 +61,7 @@ def train(
     neighbours: Annotated[
         str, typer.Option(help="Privacy hides that a row is there (add-remove) or what is in it (replace).")
     ] = "add-remove",
+    noise: Annotated[str, typer.Option(help="exact (our own) or opendp (slower).")] = "exact",
     seed: Annotated[
         int | None, typer.Option(help="Reproducible noise, which is NOT PRIVATE, for experiments.")
     ] = None,
@@ -87,6 +88,7 @@ def train(
         min_gain=min_gain,
         max_rows=max_rows,
         neighbours=neighbours,
+        noise=noise,
         random_state=seed,
     )
     model.plan(len(data))  # refuses now what would be refused when all rows are read
