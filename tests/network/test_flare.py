@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -108,6 +109,7 @@ def finish(federation: Federation, study, command) -> None:
     """The study ends with the tree of an undisturbed run, and nobody has paid for anything twice."""
     said, _ = command.communicate(timeout=150)
     assert command.returncode == 0, said
+    assert re.search(r"^wave +\d+ +round +\d+ .* spent: lake \d\S*, city \d\S*, hill \d", said, re.MULTILINE)
     assert federation.learned_tree(study) == federation.reference(study)
     rounds = len(federation.learned_report(study)["rounds"])
     for holder in HOLDERS:

@@ -27,6 +27,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
     def __init__(self) -> None:
         super().__init__()
         self._site: Site | None = None
+        self._waits = False  # for another process to close the study
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Open the site when a job starts: from the site's own folder, whatever the job says."""
@@ -59,7 +60,9 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         try:
             self._opened().greet(study, request.get("schema"))
         except StudyOpen as error:
-            say(f"not yet: {error}")
+            if not self._waits:  # asked again every moment
+                say(f"not yet: {error}")
+            self._waits = True
             return _reply("later", "")
         except Exception as error:  # noqa: BLE001 - whatever it is, it stays on this console
             say(f"this site does not take part: {plain_error(error)}")
