@@ -53,6 +53,7 @@ PARAMETERS = {
     "min_gain": None,
     "max_rows": None,
     "neighbours": "add-remove",
+    "noise": "exact",
     "random_state": None,
 }
 
@@ -148,6 +149,7 @@ def test_clone_and_set_params_give_an_unfitted_model_with_the_same_parameters():
         ("max_rows", 0, "an integer of at least 1"),
         ("max_rows", 1e6, "an integer of at least 1"),
         ("neighbours", "swap", "'add-remove', 'replace'"),
+        ("noise", "loud", "'exact', 'opendp'"),
         ("random_state", -1, "an integer of at least 0, or None"),
         ("random_state", "seed", "an integer of at least 0, or None"),
         ("schema", "data", "pass a Schema"),

@@ -95,7 +95,7 @@ class Broken:
     def laplace(self, values: object, scale: object, keys: object) -> NDArray[np.int64]:
         raise OSError("no entropy")
 
-    def tape(self, key: int) -> object:
+    def tapes(self, keys: NDArray[np.uint64]) -> object:
         raise OSError("no entropy")
 
 

@@ -32,7 +32,7 @@ from hedgerow.messages import (
 from hedgerow.privacy.ledger import Ledger, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
-from hedgerow.repeated import IntArray, Repeated
+from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
 MOST_NODES = 2**20  # of one study: what a holder is willing to remember
@@ -245,7 +245,7 @@ class Holder:
                 chosen[here] = selector.select(
                     fixed[here - batch[0]],
                     sensitivity,
-                    epsilons.at(here).map(lambda e: Fraction(e)),
+                    epsilons.at(here).map(_fraction),
                     self._noise,
                     keys[here],
                 )
@@ -257,9 +257,9 @@ class Holder:
         if math.inf in epsilons.items:
             return counts
         flat = counts.reshape(len(counts), -1)
-        return self._noise.laplace(flat, epsilons.map(lambda e: histograms / Fraction(e)), keys).reshape(
-            counts.shape
-        )
+        return self._noise.laplace(
+            flat, epsilons.map(lambda epsilon: histograms / Fraction(epsilon)), keys
+        ).reshape(counts.shape)
 
     def _keys(self, query: Query) -> NDArray[np.uint64]:
         """A number for each release, by the node's path, the kind of query, and how often it was asked.
@@ -274,6 +274,10 @@ class Holder:
         return _mixed(
             self._path[places], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
         )
+
+
+def _fraction(epsilon: Epsilon) -> Fraction:
+    return Fraction(epsilon)
 
 
 def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:

@@ -92,7 +92,7 @@ class Noise(Protocol):
 
 @dataclass(frozen=True)
 class SecureNoise:
-    """Cryptographic noise: exact integer arithmetic on words of the operating system's generator."""
+    """Cryptographic noise: exact integer arithmetic on words of OpenSSL's generator."""
 
     private: ClassVar[bool] = True
 
@@ -263,7 +263,7 @@ class _SecureTapes(threading.local):
 
     def current(self) -> Tape:
         if self.tape is None or self.process != os.getpid():
-            self.tape = Tape(_operating_system_words, first=8192)
+            self.tape = Tape(_secure_words, first=8192)
             self.process = os.getpid()
         return self.tape
 
@@ -271,9 +271,12 @@ class _SecureTapes(threading.local):
 _secure_tapes = _SecureTapes()
 
 
-def _operating_system_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001 (a tape's source)
+def _secure_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001 (a tape's source)
+    import ssl  # late: simulations do without it
+
+    # OpenSSL's generator is seeded and reseeded by the operating system's, safe to fork, and 16 times as fast.
     # Through a bytearray the words are writable, like those of any other tape: one compiled sampler for all.
-    return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64)
+    return np.frombuffer(bytearray(ssl.RAND_bytes(8 * count)), dtype=np.uint64)
 
 
 # ---- Philox4x32-10 -------------------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from hedgerow.privacy.exact import flip_candidates
 from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise
 from hedgerow.repeated import Repeated
+from hedgerow.threads import even_parts, run_all
+
+NODES_WORTH_A_THREAD = 32
 
 
 class Selector(Protocol):
@@ -183,15 +186,16 @@ def _flip(
     ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
     rates = np.array(ratios.items, dtype=np.int64)[ratios.which]
     chosen = np.empty(len(scores), np.int64)
-    for tape, nodes in noise.tapes(keys):
-        tape.fill(
-            flip_candidates,
-            len(chosen[nodes]),
-            scores[nodes],
-            rates[nodes],
-            with_replacement,
-            chosen[nodes],
-        )
+
+    def flip(part: tuple[int, int]) -> None:
+        here = slice(*part)
+        for tape, nodes in noise.tapes(keys[here]):
+            mine = chosen[here][nodes]
+            tape.fill(
+                flip_candidates, len(mine), scores[here][nodes], rates[here][nodes], with_replacement, mine
+            )
+
+    run_all(flip, even_parts(len(scores), at_least=NODES_WORTH_A_THREAD))
     return chosen
 
 
