@@ -1,7 +1,7 @@
 """Exact counts over a holder's rows. Nothing here may leave the holder: only `holder.py` imports it.
 
-Rows are kept grouped by node: a permutation of row numbers in which every node is one range, and beside it
-the labels in the same order. Splitting a node partitions its range; the codes are never moved.
+Rows are kept grouped by node: a permutation in which every node is one range, each entry a row's number with its
+label in the lowest bits. Splitting a node partitions its range; the codes are never moved.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ class GroupedRows:
         check_codes(codes, labels, schema)
         self.schema = schema
         self._codes = codes
-        self._order = np.arange(codes.n_rows, dtype=np.int32) if rows is None else rows.astype(np.int32)
-        self._labels = labels.copy() if rows is None else labels[rows]
-        self._scratch_order = np.empty_like(self._order)
-        self._scratch_labels = np.empty_like(self._labels)
+        n_rows = codes.n_rows if rows is None else len(rows)
+        self._label_bits = (schema.n_classes - 1).bit_length()
+        is_small = codes.n_rows << self._label_bits <= 2**32
+        self._order = np.empty(n_rows, dtype=np.uint32 if is_small else np.uint64)
+        self._scratch = np.empty_like(self._order)
+        chosen = np.empty(0, dtype=np.int64) if rows is None else rows.astype(np.int64)
+        _pack(labels, chosen, self._label_bits, self._order)
         self._place = {ROOT: 0}  # of a node, in the arrays that follow; a right child's is next to the left's
         self._ranges = np.array([[0, len(self._order)]])
         self._parent = np.array([NONE])
@@ -74,16 +77,17 @@ class GroupedRows:
         rules = self.schema.split_table[splits]
         rules = np.concatenate([self._codes.places[rules[:, 0]], rules[:, 1:]], axis=1)
         n_left = np.zeros((len(work.parts), len(nodes)), dtype=np.int64)
-        now, scratch = (self._order, self._labels), (self._scratch_order, self._scratch_labels)
         run_all(
             lambda part: _partition(
-                self._codes.narrow, self._codes.wide, *now, work.ranges, *part, rules, *scratch,
-                n_left[work.parts.index(part)],
+                self._codes.narrow, self._codes.wide, self._order, self._label_bits, work.ranges, *part, rules,
+                self._scratch, n_left[work.parts.index(part)],
             ),
             work.parts,
         )  # fmt: skip
         run_all(
-            lambda part: _gather(*scratch, work.ranges, *part, n_left, work.parts.index(part), *now),
+            lambda part: _gather(
+                self._scratch, work.ranges, *part, n_left, work.parts.index(part), self._order
+            ),
             work.parts,
         )
         middles = work.ranges[:, 0] + n_left.sum(axis=0)
@@ -145,7 +149,9 @@ class GroupedRows:
         out = np.zeros((len(nodes), self.schema.n_classes), dtype=np.int64)
         ranges = self._ranges[self._places(nodes)]
         run_all(
-            lambda part: _count_labels(self._labels, ranges[slice(*part)], out[slice(*part)]),
+            lambda part: _count_labels(
+                self._order, self._label_bits, ranges[slice(*part)], out[slice(*part)]
+            ),
             even_parts(len(nodes), at_least=8),
         )
         return out
@@ -207,7 +213,7 @@ class GroupedRows:
         def count(part: tuple[int, int, int, int]) -> None:
             for matrix, offsets in self._matrices:
                 _count(
-                    matrix, self._order, self._labels, work.ranges, *part, offsets, self.schema.n_classes,
+                    matrix, self._order, self._label_bits, work.ranges, *part, offsets, self.schema.n_classes,
                     self._store, targets, spare[work.parts.index(part)],
                 )  # fmt: skip
 
@@ -244,7 +250,15 @@ class _Work:
 
 
 @compiled
-def _partition_by(codes, column, order, labels, start, stop, span, new_order, new_labels):  # type: ignore[no-untyped-def]
+def _pack(labels, rows, bits, order):  # type: ignore[no-untyped-def]
+    """Entries of the rows with these numbers; of all rows if there are none."""
+    for i in range(len(order)):
+        row = i if len(rows) == 0 else rows[i]
+        order[i] = (np.uint64(row) << np.uint64(bits)) | np.uint64(labels[row])
+
+
+@compiled
+def _partition_by(codes, column, order, bits, start, stop, span, scratch):  # type: ignore[no-untyped-def]
     """Partition one segment into scratch: left rows from its start, right rows backwards from its end.
 
     Without branches: each row is written to both ends, and only the end that it belongs to moves on.
@@ -253,15 +267,12 @@ def _partition_by(codes, column, order, labels, start, stop, span, new_order, ne
     left, right = start, stop - 1
     width = np.uint64(last - first)
     for i in range(start, stop):
-        prefetch_row(codes, np.int64(order[min(i + AHEAD, stop - 1)]))
-        row = order[i]
-        label = labels[i]
-        code = np.int64(codes[row, column])
+        prefetch_row(codes, np.int64(np.uint64(order[min(i + AHEAD, stop - 1)]) >> bits))
+        entry = order[i]
+        code = np.int64(codes[np.uint64(entry) >> bits, column])
         goes_left = (np.uint64(code - first) <= width) | (code == also)
-        new_order[left] = row
-        new_order[right] = row
-        new_labels[left] = label
-        new_labels[right] = label
+        scratch[left] = entry
+        scratch[right] = entry
         left += goes_left
         right -= 1 - goes_left
     return left - start
@@ -269,23 +280,22 @@ def _partition_by(codes, column, order, labels, start, stop, span, new_order, ne
 
 @compiled
 def _partition(  # type: ignore[no-untyped-def]
-    narrow, wide, order, labels, ranges, first, last, begin, end, rules, new_order, new_labels, n_left
+    narrow, wide, order, label_bits, ranges, first, last, begin, end, rules, scratch, n_left
 ):
+    bits = np.uint64(label_bits)
     for i in range(first, last + 1):
         start = begin if i == first else ranges[i, 0]
         stop = end if i == last else ranges[i, 1]
         is_wide, column = rules[i, 0], rules[i, 1]
         span = (np.int64(rules[i, 2]), np.int64(rules[i, 3]), np.int64(rules[i, 4]))
         if is_wide:
-            n_left[i] = _partition_by(wide, column, order, labels, start, stop, span, new_order, new_labels)
+            n_left[i] = _partition_by(wide, column, order, bits, start, stop, span, scratch)
         else:
-            n_left[i] = _partition_by(narrow, column, order, labels, start, stop, span, new_order, new_labels)
+            n_left[i] = _partition_by(narrow, column, order, bits, start, stop, span, scratch)
 
 
 @compiled
-def _gather(  # type: ignore[no-untyped-def]
-    new_order, new_labels, ranges, first, last, begin, end, n_left, part, order, labels
-):
+def _gather(scratch, ranges, first, last, begin, end, n_left, part, order):  # type: ignore[no-untyped-def]
     """Move a part's segments from scratch to their places among the other parts' segments of the node."""
     for i in range(first, last + 1):
         start = begin if i == first else ranges[i, 0]
@@ -297,29 +307,28 @@ def _gather(  # type: ignore[no-untyped-def]
             if p < part:
                 before += n_left[p, i]
         left = ranges[i, 0] + before
-        order[left : left + mine] = new_order[start : start + mine]
-        labels[left : left + mine] = new_labels[start : start + mine]
+        order[left : left + mine] = scratch[start : start + mine]
         right = ranges[i, 0] + all_left + (start - ranges[i, 0] - before)
         for j in range(stop - start - mine):
-            order[right + j] = new_order[stop - 1 - j]
-            labels[right + j] = new_labels[stop - 1 - j]
+            order[right + j] = scratch[stop - 1 - j]
 
 
 @compiled
 def _count(  # type: ignore[no-untyped-def]
-    codes, order, labels, ranges, first, last, begin, end, offsets, n_classes, out, targets, spare
+    codes, order, label_bits, ranges, first, last, begin, end, offsets, n_classes, out, targets, spare
 ):
     """Add the rows of a part to histograms. Unsigned indices spare the test for negative ones."""
     n_columns = codes.shape[1]
-    k = np.uint64(n_classes)
+    k, bits = np.uint64(n_classes), np.uint64(label_bits)
+    labels = (np.uint64(1) << bits) - np.uint64(1)
     for i in range(first, last + 1):
         start = begin if i == first else ranges[i, 0]
         stop = end if i == last else ranges[i, 1]
         histogram = spare if start > ranges[i, 0] else out[targets[i]]
         for j in range(start, stop):
-            prefetch_row(codes, np.int64(order[min(j + AHEAD, stop - 1)]))
-            row = np.uint64(order[j])
-            label = np.uint64(labels[j])
+            prefetch_row(codes, np.int64(np.uint64(order[min(j + AHEAD, stop - 1)]) >> bits))
+            entry = np.uint64(order[j])
+            row, label = entry >> bits, entry & labels
             for f in range(n_columns):
                 histogram[offsets[f] + np.uint64(codes[row, f]) * k + label] += 1
 
@@ -339,13 +348,14 @@ def _subtract(store, parents, siblings, targets):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _count_labels(labels, ranges, out):  # type: ignore[no-untyped-def]
+def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-def]
+    labels = (np.uint64(1) << np.uint64(label_bits)) - np.uint64(1)
     # Four counts side by side: a count does not have to wait for the one before it.
     counts = np.zeros((4, out.shape[1]), dtype=np.int64)
     for i in range(len(ranges)):
         counts[:] = 0
         for j in range(ranges[i, 0], ranges[i, 1]):
-            counts[j & 3, labels[j]] += 1
+            counts[j & 3, np.uint64(order[j]) & labels] += 1
         out[i] = counts[0] + counts[1] + counts[2] + counts[3]
 
 
