@@ -157,9 +157,11 @@ class _Study:
 
     def finish(self) -> Tree:
         """Reconcile all that was released and assemble the tree."""
-        if math.isfinite(self.plan.epsilon):
-            least_squares(self.growth)
-            smooth(self.growth)
+        if math.isinf(self.plan.epsilon):
+            tree = assemble(self.growth, self._schema)
+            return replace(tree, noise=np.zeros(len(tree.split)))
+        least_squares(self.growth)
+        smooth(self.growth)
         return assemble(self.growth, self._schema)
 
     def _measure(self, nodes: IntArray, grains: IntArray) -> None:
@@ -183,7 +185,7 @@ def sum_answers(answers: Sequence[IntArray]) -> IntArray:
 def assemble(growth: Growth, schema: Schema) -> Tree:
     """The finished tree, depth first; an inner node's counts are the sums of its leaves'."""
     nodes = growth.nodes
-    counts, variance = on_simplex(nodes["counts"]).copy(), nodes["variance"].copy()
+    counts = on_simplex(nodes["counts"]).copy()
     size, place = np.ones(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64)
     families = [
         (parents[inner], children[inner])
@@ -193,8 +195,6 @@ def assemble(growth: Growth, schema: Schema) -> Tree:
     for parents, children in reversed(families):
         size[parents] += size[children].sum(axis=1)
         counts[parents] = counts[children].sum(axis=1)
-        # Without noise nothing has estimated the node itself.
-        variance[parents] = np.minimum(variance[parents], variance[children].sum(axis=1))
     for parents, children in families:
         place[children[:, 0]] = place[parents] + 1
         place[children[:, 1]] = place[parents] + 1 + size[children[:, 0]]
@@ -204,4 +204,4 @@ def assemble(growth: Growth, schema: Schema) -> Tree:
         left[place[parents]], right[place[parents]] = place[children].T
     in_tree = np.concatenate([[ROOT], *(children.ravel() for _, children in families)])
     order = in_tree[np.argsort(place[in_tree])]
-    return Tree(schema, split, left, right, counts[order], np.sqrt(variance[order]))
+    return Tree(schema, split, left, right, counts[order], np.sqrt(nodes["variance"][order]))
