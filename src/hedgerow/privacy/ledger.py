@@ -184,8 +184,8 @@ class Ledger:
 
         Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
         """
-        place = self._placed(divisions)
-        if unknown := set(parts) - place.keys():
+        born = self._born(divisions)
+        if unknown := set(parts) - self._place.keys() - born.keys():
             raise Refused(f"part {min(unknown)} is unknown; nothing is released about it.")
         prices = Repeated.of(epsilons)
         for epsilon in prices.items:
@@ -197,7 +197,7 @@ class Ledger:
         if unit.bit_length() > MOST_BITS:
             raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
-        reached, which = self._reached(parts, divisions, place, prices.which)
+        reached, which = self._reached(parts, divisions, born, prices.which)
         units = [int(price * unit) if isinstance(price, Fraction) else 0 for price in prices.items]
         finer = unit // self._unit
         most = int(self._sums.max()) * finer + max(units, default=0) * len(reached)
@@ -221,14 +221,11 @@ class Ledger:
             spent = max(spent, total)
         release = None
         if len(parts):
-            at = [place[part] for part in parts]
-            release = Release(parts, depths[at], mechanism, what, prices)
+            release = Release(parts, depths[self._places(parts, born)], mechanism, what, prices)
         return Quote(spent, unit, sums, depths, divisions, release)
 
-    def _placed(self, divisions: Mapping[int, tuple[int, ...]]) -> Mapping[int, int]:
-        """Where each part is, once some have been divided: old parts that have not been, into new ones."""
-        if not divisions:
-            return self._place
+    def _born(self, divisions: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
+        """The places of new parts; only old parts are divided, and only once."""
         new = [*chain.from_iterable(divisions.values())]
         unknown = divisions.keys() - self._place.keys()
         again = divisions.keys() & self._into.keys()
@@ -238,13 +235,16 @@ class Ledger:
             raise Refused(
                 f"part {part} cannot be divided: it is unknown, or divided, or its parts have names taken."
             )
-        return self._place | dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+        return dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+
+    def _places(self, parts: Iterable[int], born: Mapping[int, int]) -> list[int]:
+        return [born[part] if part in born else self._place[part] for part in parts]
 
     def _reached(
         self,
         parts: Sequence[int],
         divisions: Mapping[int, tuple[int, ...]],
-        place: Mapping[int, int],
+        born: Mapping[int, int],
         which: IntArray,
     ) -> tuple[list[int], IntArray]:
         """The places of all parts that pay for a release about each of `parts`, and which of the prices.
@@ -252,15 +252,14 @@ class Ledger:
         A release about a part is about all that it has been divided into too.
         """
         if self._into.keys().isdisjoint(parts) and divisions.keys().isdisjoint(parts):
-            return [place[part] for part in parts], which
-        below = [[place[p] for p in _below(part, self._into, divisions)] for part in parts]
+            return self._places(parts, born), which
+        below = [self._places(_below(part, self._into, divisions), born) for part in parts]
         return [*chain.from_iterable(below)], np.repeat(which, [len(places) for places in below])
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
-        new = [*chain.from_iterable(quote.divisions.values())]
-        self._place.update(zip(new, range(len(self._place), len(self._sums)), strict=True))
+        self._place.update(self._born(quote.divisions))
         self._into.update(quote.divisions)
         if quote.release is not None:
             self._releases.append(quote.release)
