@@ -24,6 +24,7 @@ check: $(VENV)/.check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/tree.py
@@ -41,7 +42,7 @@ format: $(VENV)/.check
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis site
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -97,6 +97,20 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     record_ : Record or None
         How the tree was trained; kept in the model's file.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> from hedgerow import Numeric, PrivateTreeClassifier, Schema
+    >>> schema = Schema([Numeric("age", low=0, high=90, thresholds=9)], label="ill", classes=["no", "yes"])
+    >>> ages = np.arange(9_000) % 90
+    >>> ill = np.where(ages > 45, "yes", "no")
+    >>> model = PrivateTreeClassifier(schema=schema, epsilon=1.0).fit(ages[:, None], ill)
+    >>> model.predict([[20], [70]]).tolist()
+    ['no', 'yes']
+    >>> 0.9 < model.ledger_.spent <= 1
+    True
+    >>> model.ledger_.private
+    True
     """  # noqa: D416 - as scikit-learn reads it for notebooks
 
     def __init__(
@@ -144,7 +158,16 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_))])
 
     def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
-        """Learn one tree from the tables and labels of several holders; each spends epsilon of its own."""
+        """Learn one tree from the tables and labels of several holders; each spends epsilon of its own.
+
+        Examples
+        --------
+        >>> from hedgerow.datasets import synthetic_hospitals
+        >>> hospitals = synthetic_hospitals(3, rows=3_000)
+        >>> model = PrivateTreeClassifier(schema=hospitals.schema).fit_holders(hospitals.holders)
+        >>> all(0 < ledger.spent <= 1 for ledger in model.ledgers_)
+        True
+        """  # noqa: D416 - as in the class
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
@@ -286,7 +309,22 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """An SQL expression that is the predicted class of a row, for "postgres" or "duckdb".
 
         With `probability_of` it is the probability of that class. Columns are named as in the schema.
-        """
+
+        Examples
+        --------
+        >>> from hedgerow import Categorical, Schema
+        >>> schema = Schema([Categorical("ward", ["heart"])], label="stay", classes=["no", "yes"])
+        >>> rows = [["heart"], ["skin"]] * 500
+        >>> model = PrivateTreeClassifier(schema=schema, max_splits=1).fit(rows, ["yes", "no"] * 500)
+        >>> print(model.to_sql("duckdb"))
+        CAST(
+        CASE WHEN CAST("ward" AS text) COLLATE "C" = 'heart' THEN
+          'yes'
+        ELSE
+          'no'
+        END
+        AS text)
+        """  # noqa: D416 - as in the class
         check_is_fitted(self)
         from hedgerow.export.sql import tree_to_sql
 

@@ -270,6 +270,15 @@ def plan(
 
     Every run makes up a population, draws a table from it, and learns a tree for each epsilon and each number
     of rows around those asked about. `progress` is told how many trees are done, and of how many.
+
+    Examples:
+        >>> from hedgerow import Categorical, Numeric
+        >>> wards = Categorical("ward", ["a", "b", "c"])
+        >>> schema = Schema([Numeric("age", 0, 90), wards], label="ill", classes=["no", "yes"])
+        >>> simple = Signal(ceiling=0.8, informative=1)
+        >>> forecast = plan(schema, rows=2_000, target=0.75, signal=simple, runs=2)
+        >>> round(forecast.here.accuracy, 1), forecast.fewest_rows <= 2_000
+        (0.8, True)
     """
     signal = Signal() if signal is None else signal
     _check("rows", rows, rows >= 1, "the number of rows of one holder, at least 1")

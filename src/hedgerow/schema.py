@@ -55,6 +55,12 @@ class Numeric:
     `thresholds` is how many evenly spaced thresholds to offer, or the thresholds themselves. Values outside
     the bounds fall into the first or last bin. With `missing=True` missing values have a bin of their own and
     each threshold comes twice, sending them either way; without, a missing number goes to the first bin.
+
+    Examples:
+        >>> Numeric("age", low=0, high=90, thresholds=3).cuts.tolist()
+        [15.0, 45.0, 75.0]
+        >>> [str(split) for split in Numeric("dose", low=0, high=9, thresholds=[5], missing=True).splits(0)]
+        ['dose <= 5 or missing', 'dose <= 5']
     """
 
     name: str
@@ -145,6 +151,10 @@ class Categorical:
 
     Unknown categories share the bin `other`, which no split names. With `missing=True` missing values have
     a bin and a split of their own; without, they are `other` too.
+
+    Examples:
+        >>> [str(split) for split in Categorical("ward", [1, 2], missing=True).splits(0)]
+        ['ward == 1', 'ward == 2', 'ward is missing']
     """
 
     name: str
@@ -196,12 +206,15 @@ Column = Numeric | Categorical
 class Schema:
     """Columns, label and classes, agreed by everyone before any row is read.
 
-    >>> schema = Schema(
-    ...     [Numeric("age", low=17, high=90, thresholds=2), Categorical("sex", ["Female", "Male"])],
-    ...     label="income", classes=["<=50K", ">50K"],
-    ... )
-    >>> [str(split) for split in schema.splits]
-    ['age <= 35.25', 'age <= 71.75', 'sex == Female', 'sex == Male']
+    Examples:
+        >>> schema = Schema(
+        ...     [Numeric("age", low=17, high=90, thresholds=2), Categorical("sex", ["Female", "Male"])],
+        ...     label="income", classes=["<=50K", ">50K"],
+        ... )
+        >>> [str(split) for split in schema.splits]
+        ['age <= 35.25', 'age <= 71.75', 'sex == Female', 'sex == Male']
+        >>> Schema.from_toml(schema.to_toml()) == schema
+        True
     """
 
     columns: Sequence[Column]

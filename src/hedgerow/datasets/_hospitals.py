@@ -89,9 +89,10 @@ _KINDS = (
 def synthetic_hospitals(n_holders: int = 4, *, rows: int = 20_000, seed: int = 0) -> Hospitals:
     """`rows` patients of `n_holders` hospitals, each 0.55 times the size of the one before, and a test set.
 
-    >>> hospitals = synthetic_hospitals(rows=1_000, seed=1)
-    >>> [len(labels) for _, labels in hospitals.holders]
-    [494, 273, 150, 83]
+    Examples:
+        >>> hospitals = synthetic_hospitals(rows=1_000, seed=1)
+        >>> [len(labels) for _, labels in hospitals.holders]
+        [494, 273, 150, 83]
     """
     if n_holders < 1 or rows < n_holders:
         raise InvalidHospitals(f"n_holders={n_holders}, rows={rows}; ask for at least one row a holder.")

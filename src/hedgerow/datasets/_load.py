@@ -53,7 +53,13 @@ class Dataset:
 
 
 def schema(name: str, *, labels: str | None = None) -> Schema:
-    """The public schema of a data set; needs no files."""
+    """The public schema of a data set; needs no files.
+
+    Examples:
+        >>> adult = schema("adult")
+        >>> adult.label, adult.classes, len(adult.columns)
+        ('income', ('<=50K', '>50K'), 14)
+    """
     if name not in SCHEMAS:
         raise UnknownDataset(f"there is no data set {name!r}; choose one of {', '.join(NAMES)}.")
     label_sets = SCHEMAS[name]

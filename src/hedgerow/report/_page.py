@@ -34,7 +34,15 @@ def write_report(
 
 
 def report_html(model: PrivateTreeClassifier, evaluation: Mapping[str, Any] | None = None) -> str:
-    """The page as text. `evaluation` maps names to numbers or tables, as `hedgerow evaluate --json` prints them."""
+    """The page as text. `evaluation` maps names to numbers or tables, as `hedgerow evaluate --json` prints them.
+
+    Examples:
+        >>> from hedgerow.datasets import synthetic_hospitals
+        >>> hospital = synthetic_hospitals(1, rows=1_000)
+        >>> model = PrivateTreeClassifier(schema=hospital.schema, random_state=0).fit(*hospital.holders[0])
+        >>> re.search("<title>(.*)</title>", report_html(model))[1]
+        'NOT PRIVATE: Decision tree for malaria'
+    """
     tree, record = model.tree_, model.record_
     style, script = _file("page.css"), _file("page.js")
     private = record is not None and not record.leaks
