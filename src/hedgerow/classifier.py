@@ -160,14 +160,13 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
         """Learn one tree from the tables and labels of several holders; each spends epsilon of its own.
 
-        Examples
-        --------
-        >>> from hedgerow.datasets import synthetic_hospitals
-        >>> hospitals = synthetic_hospitals(3, rows=3_000)
-        >>> model = PrivateTreeClassifier(schema=hospitals.schema).fit_holders(hospitals.holders)
-        >>> all(0 < ledger.spent <= 1 for ledger in model.ledgers_)
-        True
-        """  # noqa: D416 - as in the class
+        Examples:
+            >>> from hedgerow.datasets import synthetic_hospitals
+            >>> hospitals = synthetic_hospitals(3, rows=3_000)
+            >>> model = PrivateTreeClassifier(schema=hospitals.schema).fit_holders(hospitals.holders)
+            >>> all(0 < ledger.spent <= 1 for ledger in model.ledgers_)
+            True
+        """
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
@@ -310,21 +309,20 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
         With `probability_of` it is the probability of that class. Columns are named as in the schema.
 
-        Examples
-        --------
-        >>> from hedgerow import Categorical, Schema
-        >>> schema = Schema([Categorical("ward", ["heart"])], label="stay", classes=["no", "yes"])
-        >>> rows = [["heart"], ["skin"]] * 500
-        >>> model = PrivateTreeClassifier(schema=schema, max_splits=1).fit(rows, ["yes", "no"] * 500)
-        >>> print(model.to_sql("duckdb"))
-        CAST(
-        CASE WHEN CAST("ward" AS text) COLLATE "C" = 'heart' THEN
-          'yes'
-        ELSE
-          'no'
-        END
-        AS text)
-        """  # noqa: D416 - as in the class
+        Examples:
+            >>> from hedgerow import Categorical, Schema
+            >>> schema = Schema([Categorical("ward", ["heart"])], label="stay", classes=["no", "yes"])
+            >>> rows = [["heart"], ["skin"]] * 500
+            >>> model = PrivateTreeClassifier(schema=schema, max_splits=1).fit(rows, ["yes", "no"] * 500)
+            >>> print(model.to_sql("duckdb"))
+            CAST(
+            CASE WHEN CAST("ward" AS text) COLLATE "C" = 'heart' THEN
+              'yes'
+            ELSE
+              'no'
+            END
+            AS text)
+        """
         check_is_fitted(self)
         from hedgerow.export.sql import tree_to_sql
 
