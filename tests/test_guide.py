@@ -37,7 +37,7 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 NUMBER = re.compile(r"\d[\d.,]*(?:e[+-]?\d+)?")
-FEW = 8
+FEW = 6
 COMMAND = typer.main.get_command(app)
 
 
