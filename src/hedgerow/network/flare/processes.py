@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,13 +76,8 @@ def stop(kit: Path, seconds: float = 10.0) -> bool:
     """Stop the kit's process and its jobs; a study that was under way can be resumed."""
     now = status(kit)
     ours = [pid for pid in (now.process, *now.jobs) if pid is not None]
-    for pid in ours:
-        _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + seconds
-    while any(_is_up(pid) for pid in ours) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for pid in (*ours, *_jobs_of(kit)):
-        _signal(pid, signal.SIGKILL)
+    _end(ours, signal.SIGTERM, seconds)
+    _end([*ours, *_jobs_of(kit)], signal.SIGKILL, seconds)  # a process that is killed is not gone at once
     (kit / PID_FILE).unlink(missing_ok=True)
     return bool(ours)
 
@@ -108,11 +104,22 @@ def _started(pid: int) -> str:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] in {"Z", "X"} else fields[19]
+    state, n_threads, began = fields[0], int(fields[17]), fields[19]
+    # A process whose first thread has ended keeps its files and their locks until the last one has.
+    return "" if state in {"Z", "X"} and n_threads <= 1 else began
 
 
 def _is_up(pid: int) -> bool:
     return _started(pid) != ""
+
+
+def _end(pids: Sequence[int], kind: signal.Signals, seconds: float) -> None:
+    """Send a signal, and wait until the processes are gone, or so long."""
+    for pid in pids:
+        _signal(pid, kind)
+    deadline = time.monotonic() + seconds
+    while any(_is_up(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _signal(pid: int, kind: signal.Signals) -> None:
