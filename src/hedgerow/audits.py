@@ -178,14 +178,14 @@ class Counting:
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
     ) -> list[Outcome]:
         """See `Mechanism.outcomes`: every run is a new holder with noise of its own."""
-        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
         query = self._query(epsilon)
         growth = Grow(np.array([ROOT]), np.array([0]), np.array([[1, 2]]))
         released = []
         for own_seed in _seeds(seed, runs):
+            rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
             holder = Holder(rows, SeededNoise(own_seed), Ledger(epsilon), neighbours.max_rows)
             if self.at == "children":
-                holder.grow(growth)  # the same partition of the same rows each time
+                holder.grow(growth)
             released.append(tuple(holder.answer(query).ravel().tolist()))
         return released
 
