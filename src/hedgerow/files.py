@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -18,12 +21,12 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     Begun before the work whose result it will hold, it fails before the work does. Errors name `path`.
     """
     target = Path(path).resolve()  # behind a link, the file is replaced and the link stays
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         if target.exists() and not target.is_file():
             with target.open("wb") as device:  # a pipe or a device keeps its place; a folder is refused here
                 yield device
             return
-        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with beside.open("xb") as file:
                 yield file
@@ -35,8 +38,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        if error.filename is not None and Path(error.filename).parent != target.parent:
-            raise  # of another file, read meanwhile
+        named = error.filename is not None and Path(error.filename) in {target, beside}
+        if not named and (error.filename is not None or error.errno not in FULL):
+            raise  # of a file that was read meanwhile
         culprit = target.parent if isinstance(error, FileNotFoundError) else path
         raise OSError(error.errno, error.strerror, str(culprit)) from error
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,8 @@ BLOCK_BYTES = 2**20  # of CSV
 READ_AHEAD = 2**16  # bytes of each column of a Parquet file; without, whole row groups would be in memory
 # What stands for a missing value in CSV, unless the schema names it as a category.
 NOTHING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
+# Arrow goes on to quote the row. Its handler of such rows would have to be Python, called in Arrow's own thread.
+RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,11 @@ class TableFile:
             raise type(error)(f"{self.name}: {error}") from None
         except UnicodeDecodeError:
             raise InvalidTable(f"{self.name} is not text in UTF-8; convert it.") from None
+        except pa.ArrowCancelled:
+            raise KeyboardInterrupt from None
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise
+                raise OSError(error.errno, error.strerror, error.filename or self.name) from None
             utf8 = "UTF8" in str(error)
             reason = "is not text in UTF-8; convert it" if utf8 else "is damaged, or not what its name says"
             raise InvalidTable(f"{self.name} {reason}.") from None
@@ -223,14 +228,18 @@ class _Csv:
     n_rows = None
 
     def __init__(self, path: str | Path) -> None:
-        is_input = str(path) == STANDARD
-        self._stream: BinaryIO = sys.stdin.buffer if is_input else Path(path).open("rb")  # noqa: SIM115 - for all blocks
-        self._size = None if is_input else os.fstat(self._stream.fileno()).st_size
-        header = self._stream.readline()
+        # Arrow reads in a thread of its own. From a file it does so without Python, which may be about to end.
+        if str(path) == STANDARD:
+            self._stream: Any = sys.stdin.buffer
+            self._size, header = None, self._stream.readline()
+        else:
+            with Path(path).open("rb") as file:
+                self._size, header = os.fstat(file.fileno()).st_size, file.readline()
+            self._stream = pa.OSFile(str(path))
+            self._stream.seek(len(header))
         if not header.strip():
             raise InvalidTable("there is nothing in it; its first line must name the columns.")
         self.names: list[str] = next(csv.reader([header.decode("utf-8-sig")]))
-        self._wrong: list[Any] = []  # rows of another length than the header's
 
     def types(self) -> dict[str, pa.DataType]:
         rows = self._open(arrow_csv.ConvertOptions())
@@ -247,28 +256,22 @@ class _Csv:
             for batch in rows:
                 done = None if not self._size else self._stream.tell() / self._size
                 yield pa.Table.from_batches([batch]), done
-        except pa.ArrowInvalid:
-            if self._wrong:
-                row = self._wrong[0]
+        except pa.ArrowInvalid as error:
+            if ragged := RAGGED.search(str(error)):
+                row, names, fields = map(int, ragged.groups())
                 raise InvalidTable(
-                    f"line {row.number + 1} has {row.actual_columns} fields, but the first line names "
-                    f"{row.expected_columns} columns."
+                    f"line {row + 1} has {fields} fields, but the first line names {names} columns."
                 ) from None
             raise
 
     def _open(self, options: arrow_csv.ConvertOptions) -> Any:
         """A reader of the lines below the first; None if there are none."""
-
-        def note(row: Any) -> str:
-            self._wrong.append(row)
-            return "error"
-
         try:
             return arrow_csv.open_csv(
                 self._stream,
                 # One thread, or the number of a wrong row would not be known.
                 arrow_csv.ReadOptions(column_names=self.names, block_size=BLOCK_BYTES, use_threads=False),
-                arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+                arrow_csv.ParseOptions(newlines_in_values=True),
                 options,
             )
         except pa.ArrowInvalid as error:

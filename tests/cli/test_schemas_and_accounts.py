@@ -100,6 +100,18 @@ def test_a_table_that_does_not_fit_the_schema_is_found_before_training(study):
     assert "labels.csv: the label 'ill'" in result.stderr
 
 
+def test_the_owner_is_told_of_columns_that_cannot_be_meant_so(study):
+    table = patients(200)
+    table.assign(sex=" " + table["sex"], age=table["age"] * 365).to_csv("strange.csv", index=False)
+    result = hedgerow("schema", "check", "schema.toml", "--data", "strange.csv")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "strange.csv: no 'age' lies between the first and last threshold; is the unit another?",
+        "strange.csv: no row has one of the categories of 'sex'; are they written differently?",
+    ]
+    assert not hedgerow("schema", "check", "schema.toml", "--data", "rows.csv").stderr
+
+
 def test_the_ledger_of_a_store_says_what_each_study_has_left(study):
     table = patients(100)
     rows = encode(table[list(SCHEMA.names)], SCHEMA), encode_labels(table["ill"], SCHEMA)

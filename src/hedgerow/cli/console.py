@@ -45,7 +45,7 @@ class OneSentence(TyperGroup):
             if is_ours or isinstance(error, BrokenPipeError):  # a bug; a reader that has seen enough
                 raise
             reason = _sentence(error)
-            to_owner.print(reason, markup=False, highlight=False, soft_wrap=True)
+            hint(reason)
             if as_json:
                 with suppress(OSError):  # standard output may be what went wrong
                     print_json({"error": reason})
@@ -79,6 +79,11 @@ _WHY = {
 def say(text: str) -> None:
     """Print for people, with nothing in the text taken for markup."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def hint(text: str) -> None:
+    """Tell the owner of the rows something that is no part of the result."""
+    to_owner.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

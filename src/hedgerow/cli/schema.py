@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow.cli.console import AsJson, print_json, progress, say
+from hedgerow.cli.console import AsJson, hint, print_json, progress, say
 from hedgerow.errors import InvalidSchema, InvalidTable
 from hedgerow.files import write_text
-from hedgerow.schema import Numeric, Schema, toml_value
+from hedgerow.schema import Categorical, Column, Numeric, Schema, toml_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
 
@@ -108,12 +109,29 @@ def _gaps(text: str) -> list[str]:
 
 
 def _try_to_read(path: str, schema: Schema) -> None:
+    """Read a table; tell the owner of columns that cannot be meant so. A mere hint, for it is about the rows."""
     from hedgerow.tables import TableFile
 
-    file = TableFile(path)
+    file, strange = TableFile(path), dict(enumerate(schema.columns))
     with progress(f"reading {file.name}") as done:
         for block in file.blocks(schema, labels=True):
+            for i, column in list(strange.items()):
+                if _is_met(column, block.codes.column(i)):
+                    del strange[i]
             done(block.done)
+    for column in strange.values():
+        hint(
+            f"{file.name}: no row has one of the categories of {column.name!r}; are they written differently?"
+            if isinstance(column, Categorical)
+            else f"{file.name}: no {column.name!r} lies between the first and last threshold; is the unit another?"
+        )
+
+
+def _is_met(column: Column, codes: NDArray[Any]) -> bool:
+    """Whether some value is what the schema expects: a named category, or between two thresholds."""
+    if isinstance(column, Categorical):
+        return bool((codes < column.other_bin).any())
+    return len(column.cuts) < 2 or bool(((codes > 0) & (codes < len(column.cuts))).any())
 
 
 def _label(label: str | None, types: dict[str, pa.DataType]) -> str:
