@@ -57,6 +57,9 @@ class SelectSplit:
 
     selector: str = "permute_and_flip"
 
+    def __str__(self) -> str:
+        return f"the holder selects splits by {self.selector}"
+
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """See `PrivateSplit.noisiness`."""
         del schema, n_holders
@@ -86,6 +89,9 @@ class LocalSelection:
     """
 
     selector: str = "permute_and_flip"
+
+    def __str__(self) -> str:
+        return f"every holder nominates splits by {self.selector}, and all count the nominees"
 
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """See `PrivateSplit.noisiness`: a holder's share of the rows is that much smaller."""
@@ -120,6 +126,9 @@ class NoisyCounts:
     """
 
     kind: Literal["per-split", "per-column"] = "per-column"
+
+    def __str__(self) -> str:
+        return f"every holder counts, {self.kind}"
 
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """See `PrivateSplit.noisiness`: the standard deviation of a gain, beside a selector's noise."""

@@ -133,15 +133,15 @@ class Ledger:
         lines += [f"NOT PRIVATE: {leak}." for leak in self.leaks]
         if self.neighbours == "replace":
             lines.append("Neighbours replace a row: every release is booked at twice its epsilon.")
-        lines.append("A row takes part in one node of each depth, so it pays at most one line of each kind:")
+        lines.append("A row takes part only in the releases about one node of each depth:")
         groups: dict[tuple[int, str, str], list[Epsilon]] = {}
         for entry in self.entries:
             groups.setdefault((entry.depth, entry.what, entry.mechanism), []).append(entry.epsilon)
         for (depth, what, mechanism), prices in sorted(groups.items()):
             low, high = _number(min(prices)), _number(max(prices))
             each = low if low == high else f"{low} to {high}"
-            nodes = "1 node" if len(prices) == 1 else f"{len(prices)} nodes"
-            lines.append(f"  depth {depth:2d}: {what} ({mechanism}), {nodes}, epsilon {each}")
+            number = "1 release" if len(prices) == 1 else f"{len(prices)} releases"
+            lines.append(f"  depth {depth:2d}: {what} ({mechanism}), {number}, epsilon {each}")
         return "\n".join(lines)
 
     def plot(self) -> Any:
