@@ -34,6 +34,12 @@ HERE = Path(__file__).parent
 SENTINELS = ("Zanzibarrow", "33.31337")
 
 
+def learned(model_file: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The tree, and every holder's account; not how many bytes went over which network."""
+    tree = dict(model_file)
+    return tree, tree.pop("training")["holders"]
+
+
 @dataclass
 class Federation:
     """The kits of one network, their processes, and what the test knows of the holders' rows."""
@@ -126,7 +132,7 @@ class Federation:
         return json.loads((self.folder / f"out-{study.name}" / "report.json").read_text(encoding="utf-8"))
 
     def reference(self, study: Any) -> dict[str, Any]:
-        """The tree of the same study in one process."""
+        """The model file of the same study in one process."""
         model = PrivateTreeClassifier(
             schema=study.schema,
             epsilon=study.epsilon,
@@ -137,7 +143,8 @@ class Federation:
             random_state=SEED,
         )
         holders = [self.hospitals.holders[HOLDERS.index(holder)] for holder in study.holders]
-        return model.fit_holders(holders).tree_.to_dict()
+        plain: dict[str, Any] = json.loads(model.fit_holders(holders).to_json())
+        return plain
 
     def journal(self, holder: str, study: str) -> list[tuple[str, bytes, bytes | None]]:
         """What a holder has on disk about a study."""

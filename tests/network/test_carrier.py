@@ -94,7 +94,7 @@ def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
         assert learn(network) == reference()
     assert post.tries > network.traffic.rounds
     spent = {float(desk.holder.ledger.spent) for desk in post.desks.values()}
-    assert [f"{value:.6g}" for value in spent] == [network.accounts["a"].spent]
+    assert [f"{value:.6g}" for value in spent] == [network.spent["a"]]
 
 
 def test_a_second_coordinator_asks_nothing_that_is_on_disk(tmp_path: Path):
@@ -194,7 +194,7 @@ def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
         tree = learn(network)
         assert network.lost == {"b": "round-3"}
         assert network.n_holders == 2
-    assert float(network.accounts["b"].spent) < float(network.accounts["a"].spent)
+    assert float(network.spent["b"]) < float(network.spent["a"])
     delivered = post.delivered
     with AnswerFile(tmp_path / "answers.log") as answers:  # and it is the same when it is resumed
         assert learn(FlareNetwork(study(**wishes), post, answers)) == tree

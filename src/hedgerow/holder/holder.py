@@ -96,7 +96,7 @@ class Holder:
     def grow(self, announcement: Grow) -> None:
         """Follow the coordinator's tree: partition the rows of the nodes that it has split."""
         growth = self._new(announcement)
-        self.ledger.book(self.ledger.quote([], "", "", [], _divisions(growth)))
+        self.ledger.book(self.ledger.quote([], "", "", [], divisions(growth)))
         self._follow(growth)
 
     def answer(self, query: Query) -> IntArray:
@@ -110,12 +110,10 @@ class Holder:
         """
         growth = None if announcement is None else self._new(announcement)
         born = set() if growth is None else set(growth.children.ravel().tolist())
-        mechanism = query.selector if isinstance(query, Nominate) else "discrete Laplace"
         if unknown := set(query.nodes.tolist()) - self._place.keys() - born:
             raise Refused(f"node {min(unknown)} does not exist.")
         self._check(query)
-        nodes, what = query.nodes.tolist(), WHAT[type(query)]
-        quote = self.ledger.quote(nodes, mechanism, what, query.epsilons, _divisions(growth))
+        quote = self.ledger.quote(query.nodes.tolist(), *in_words(query), query.epsilons, divisions(growth))
         self._check_scale(query)
         return Considered(growth, query, quote)
 
@@ -280,7 +278,13 @@ def _fraction(epsilon: Epsilon) -> Fraction:
     return Fraction(epsilon)
 
 
-def _divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
+def in_words(query: Query) -> tuple[str, str]:
+    """The mechanism that answers a query, and what it asks for, as a ledger has them."""
+    return query.selector if isinstance(query, Nominate) else "discrete Laplace", WHAT[type(query)]
+
+
+def divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
+    """An announcement, as a ledger has it."""
     if growth is None:
         return {}
     return dict(zip(growth.nodes.tolist(), map(tuple, growth.children.tolist()), strict=True))

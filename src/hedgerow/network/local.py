@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from hedgerow.errors import Refused
 from hedgerow.holder.desk import Desk
 from hedgerow.messages import Grow, Query, Refusal, Request, from_bytes, to_bytes
-from hedgerow.network import Traffic
+from hedgerow.network import Traffic, joined
 from hedgerow.repeated import IntArray
 
 
@@ -29,13 +27,7 @@ class LocalNetwork:
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
-        if (waiting := self._growth) is not None:  # nothing was asked since; it must not be lost
-            growth = Grow(
-                np.concatenate([waiting.nodes, growth.nodes]),
-                np.concatenate([waiting.splits, growth.splits]),
-                np.concatenate([waiting.children, growth.children]),
-            )
-        self._growth = growth
+        self._growth = joined(self._growth, growth)
 
     def ask(self, query: Query) -> list[IntArray]:
         """See `Network.ask`."""

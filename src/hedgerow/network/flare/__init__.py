@@ -6,6 +6,7 @@ them. FLARE itself is imported by `guard`, `executor`, `controller`, `kits` and 
 """
 
 HELLO = "hedgerow.hello"
+SEEDED = "seeded"  # the greeting of a holder whose noise protects nobody
 ASK = "hedgerow.ask"
 WATCH = "hedgerow.watch"
 EXECUTOR = "hedgerow.network.flare.executor.HolderExecutor"

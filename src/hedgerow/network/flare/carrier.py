@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import HedgerowError, InvalidMessage, Refused
+from hedgerow.holder.holder import divisions, in_words
 from hedgerow.messages import (
     Answer,
     CountCells,
@@ -96,7 +97,8 @@ class FlareNetwork:
         self._growth: Grow | None = None
         self._waves = 0  # each begins with an announcement of what was split
         self._active = list(study.holders)
-        self.accounts = {holder: _Account(study) for holder in study.holders}
+        # What each holder must have spent, by the coordinator's own reckoning; the holder's ledger decides.
+        self.ledgers = {h: Ledger(study.epsilon, neighbours=study.neighbours) for h in study.holders}
         self.traffic = Traffic(holders=len(study.holders))
 
     @property
@@ -108,6 +110,11 @@ class FlareNetwork:
     def lost(self) -> dict[str, str]:
         """The holders that the study goes on without, and the first request that they did not answer."""
         return {h: self._answers.lost[h] for h in self._study.holders if h not in self._active}
+
+    @property
+    def spent(self) -> dict[str, str]:
+        """What each holder must have spent, for people."""
+        return {holder: f"{float(ledger.spent):.6g}" for holder, ledger in self.ledgers.items()}
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
@@ -129,7 +136,9 @@ class FlareNetwork:
         values, stored = self._collect(request)
         self.traffic.rounds += 1
         for holder in self._active:
-            self.accounts[holder].book(request)
+            ledger = self.ledgers[holder]
+            parts, division = query.nodes.tolist(), divisions(request.growth)
+            ledger.book(ledger.quote(parts, *in_words(query), query.epsilons, division))
         self._tell(
             Round(
                 number=number,
@@ -140,7 +149,7 @@ class FlareNetwork:
                 bytes_sent=self.traffic.bytes_sent - before[0],
                 bytes_received=self.traffic.bytes_received - before[1],
                 stored=stored,
-                spent={holder: account.spent for holder, account in self.accounts.items()},
+                spent=self.spent,
             )
         )
         return [values[holder] for holder in self._active]
@@ -213,26 +222,6 @@ class FlareNetwork:
         if isinstance(request.query, Nominate) and not ((values >= 0) & (values < len(schema.splits))).all():
             raise InvalidMessage(f"{holder} nominated a split that is not in the schema.")
         return values
-
-
-class _Account:
-    """What one holder must have spent, by the coordinator's own reckoning; the holder's ledger decides."""
-
-    def __init__(self, study: Study) -> None:
-        self._ledger = Ledger(float("inf"), neighbours=study.neighbours)
-
-    @property
-    def spent(self) -> str:
-        return f"{float(self._ledger.spent):.6g}"
-
-    def book(self, request: Request) -> None:
-        if request.growth is not None:
-            for node, children in zip(
-                request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
-            ):
-                self._ledger.divide(node, children)
-        query = request.query
-        self._ledger.charge(query.nodes.tolist(), "", type(query).__name__, query.epsilons)
 
 
 def _shape(query: Query, schema: Schema) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,13 @@ from nvflare.apis.signal import Signal
 from hedgerow.errors import Refused
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.network.flare import ASK, HELLO, WATCH
+from hedgerow.network.flare import ASK, HELLO, SEEDED, WATCH
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
 from hedgerow.network.flare.say import plain_error
 from hedgerow.network.flare.site import NOT_HERE
 from hedgerow.network.flare.study import Study
+from hedgerow.record import Record
 from hedgerow.tree import Tree
 
 STUDIES = "studies"  # in the server's folder
@@ -77,7 +79,7 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
                 )
                 post.greet([h for h in self._study.holders if h not in answers.lost])
                 tree, plan = Coordinator(network).learn(self._study.schema, make_plan(*_wishes(self._study)))
-                self._outcome = _finished(self._study, network, tree, plan, self._rounds)
+                self._outcome = _finished(self._study, network, tree, plan, self._rounds, post.unprotected)
             for name in ("tree", "report"):
                 _write(folder / f"{name}.json", self._outcome[name])
         except Exception as error:  # noqa: BLE001 - the console is told, whatever it is
@@ -105,6 +107,7 @@ class _Post:
         self._study = study
         self._fl_ctx = fl_ctx
         self._abort = abort
+        self.unprotected: list[str] = []  # holders whose noise is seeded, for tests
 
     def stopped(self) -> bool:
         return bool(self._abort.triggered)
@@ -122,6 +125,8 @@ class _Post:
                     waiting.remove(holder)
                 if "refusal" in reply:
                     refusing.append(holder)
+                if reply.get("ready") == SEEDED:
+                    self.unprotected.append(holder)
             if waiting and time.monotonic() > deadline:
                 if self._study.when_a_holder_is_lost == "continue":
                     return  # the first question that they do not answer settles it
@@ -186,18 +191,26 @@ def _wishes(study: Study) -> tuple[Any, Wishes]:
 
 
 def _finished(
-    study: Study, network: FlareNetwork, tree: Tree, plan: Plan, rounds: Sequence[Round]
+    study: Study,
+    network: FlareNetwork,
+    tree: Tree,
+    plan: Plan,
+    rounds: Sequence[Round],
+    unprotected: Sequence[str],
 ) -> dict[str, Any]:
     report = {
         "about": "How a study was learned, from noisy answers only; its tree is in tree.json.",
         "study": study.to_dict(),
         "plan": plan.explain(),
         "rounds": [r.to_dict() for r in rounds],
-        "spent": {holder: account.spent for holder, account in network.accounts.items()},
+        "spent": network.spent,
         "holders_lost": network.lost,
         "traffic": str(network.traffic),
     }
-    return {"state": "finished", "tree": tree.to_dict(), "report": report}
+    record = Record.of(list(network.ledgers.values()), plan.explain(), str(network.traffic))
+    training = replace(record, leaks=tuple(f"{h}'s noise can be taken off again" for h in unprotected))
+    tree_file = tree.to_dict() | {"training": training.to_dict()}
+    return {"state": "finished", "tree": tree_file, "report": report}
 
 
 def _stopped(error: Exception) -> dict[str, Any]:

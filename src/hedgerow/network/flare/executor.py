@@ -16,7 +16,7 @@ from nvflare.apis.signal import Signal
 
 from hedgerow.errors import Refused
 from hedgerow.holder.store import StudyOpen
-from hedgerow.network.flare import ASK, HELLO
+from hedgerow.network.flare import ASK, HELLO, SEEDED
 from hedgerow.network.flare.say import plain_error, say
 from hedgerow.network.flare.site import NOT_HERE, POLICY_FILE, Site, refusal
 
@@ -58,7 +58,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         """Ready for this study?"""
         study = request.get("study")
         try:
-            self._opened().greet(study, request.get("schema"))
+            private = self._opened().greet(study, request.get("schema"))
         except StudyOpen as error:
             if not self._waits:  # asked again every moment
                 say(f"not yet: {error}")
@@ -68,7 +68,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
             say(f"this site does not take part: {plain_error(error)}")
             return _reply("refusal", NOT_HERE)
         say(f"takes part in study {study!r}, as {POLICY_FILE} allows.")
-        return _reply("ready", "")
+        return _reply("ready", "" if private else SEEDED)
 
     def _opened(self) -> Site:
         if self._site is None:

@@ -189,8 +189,11 @@ class Site:
                 study.close()
             self._open.clear()
 
-    def greet(self, study: object, schema_hash: object) -> None:
-        """Open a study's desk; raises `Refused` with the reason, for this site's console, if there is none."""
+    def greet(self, study: object, schema_hash: object) -> bool:
+        """Open a study's desk, and say whether its noise protects anybody.
+
+        Raises `Refused` with the reason, for this site's console, if there is no such desk.
+        """
         with self._lock:
             self._reread()
             if not isinstance(study, str) or study not in self.policy.grants:
@@ -200,7 +203,7 @@ class Site:
                     f"study {study!r} means another schema than this site's (hash {str(schema_hash)[:64]!r}, "
                     f"here {self.policy.schema.hash!r}); agree on one file."
                 )
-            self._desk(study)
+            return self._desk(study).holder.ledger.private
 
     def handle(self, data: bytes) -> bytes:
         """One request at a time; never raises for what a stranger sent."""
