@@ -104,10 +104,13 @@ class BudgetRule(Protocol):
 
 @dataclass(frozen=True)
 class Unlimited:
-    """epsilon = infinity, of which one grain is enough for everything."""
+    """epsilon = infinity, of which one grain is enough for everything.
+
+    The class counts of all rows are asked for, the others follow: leaves need not be counted again.
+    """
 
     criterion: Criterion
-    root: int = 0
+    root: int = 1
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`."""
@@ -127,7 +130,7 @@ class Unlimited:
 
     def leaves(self, left: IntArray) -> IntArray:
         """See `BudgetRule.leaves`."""
-        return np.ones_like(left)
+        return np.zeros_like(left)
 
 
 def uniform(depth: int, depths: int) -> Fraction:

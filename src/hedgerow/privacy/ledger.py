@@ -63,6 +63,7 @@ class Quote:
     sums: NDArray[Any]
     depths: IntArray
     divisions: Mapping[int, tuple[int, ...]]
+    born: Mapping[int, int]
     release: Release | None
 
 
@@ -222,7 +223,7 @@ class Ledger:
         release = None
         if len(parts):
             release = Release(parts, depths[self._places(parts, born)], mechanism, what, prices)
-        return Quote(spent, unit, sums, depths, divisions, release)
+        return Quote(spent, unit, sums, depths, divisions, born, release)
 
     def _born(self, divisions: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
         """The places of new parts; only old parts are divided, and only once."""
@@ -259,7 +260,7 @@ class Ledger:
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
-        self._place.update(self._born(quote.divisions))
+        self._place.update(quote.born)
         self._into.update(quote.divisions)
         if quote.release is not None:
             self._releases.append(quote.release)
