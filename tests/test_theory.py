@@ -23,6 +23,7 @@ from hedgerow.learner.estimates import on_simplex
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
 from hedgerow.messages import ROOT
 from hedgerow.network.local import LocalNetwork
+from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
@@ -181,7 +182,9 @@ def evaluate(private_split, network, schema, epsilons):
     """The root RUNS times over, each time with noise of its own; a grain is a tenth."""
     select, count = (np.full(RUNS, int(10 * epsilon)) for epsilon in epsilons)
     budgets = NodeBudgets(np.full(RUNS, Criterion.gini), select, count, np.zeros(RUNS, dtype=np.int64))
-    return private_split.evaluate(network, schema, np.full(RUNS, ROOT), budgets, Fraction(GRAINS, 10))
+    return private_split.evaluate(
+        network, Paths.root(schema), np.full(RUNS, ROOT), budgets, Fraction(GRAINS, 10)
+    )
 
 
 # Where each has least to spare: selectors with little to choose by, counts with 1 for all.

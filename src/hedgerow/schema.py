@@ -268,9 +268,20 @@ class Schema:
         return np.array(rows, dtype=np.int32)
 
     @cached_property
+    def split_range(self) -> NDArray[np.int64]:
+        """Where in `splits` those of each column stand: [column, (begin, end)]."""
+        _, begin, n_splits = np.unique(self.split_table[:, 0], return_index=True, return_counts=True)
+        return np.stack([begin, begin + n_splits], axis=1)
+
+    @cached_property
     def n_bins(self) -> NDArray[np.int64]:
         """Number of bins of each column."""
         return np.array([column.n_bins for column in self.columns], dtype=np.int64)
+
+    @cached_property
+    def bin_start(self) -> NDArray[np.int64]:
+        """Where each column's bins start among those of all columns, one after another; and where the last ends."""
+        return np.concatenate([[0], np.cumsum(self.n_bins)])
 
     @cached_property
     def hash(self) -> str:

@@ -128,11 +128,23 @@ def test_without_noise_printed_and_corrected_grow_the_same_tree(tiny_data, algor
     chosen = cell("as_printed", algorithm)
     rows = Rows.of(tiny_data, chosen)
     printed, corrected = learn_as_printed(chosen, rows), learn_corrected(chosen, rows)
-    assert structure(printed) == structure(corrected)
-    leaves = printed.split < 0
-    assert (printed.counts.argmax(axis=1) == corrected.counts.argmax(axis=1))[leaves].all()
+    same_nodes = [(0, 0)]
+    for one, other in same_nodes:  # grows as it is read
+        if printed.split[one] < 0:
+            assert printed.counts[one].argmax() == corrected.counts[other].argmax()
+        else:
+            assert printed.split[one] == corrected.split[other]
+            same_nodes += [
+                (mine[one], yours[other])
+                for mine, yours in ((printed.left, corrected.left), (printed.right, corrected.right))
+            ]
     assert printed.n_splits > 3
-    if algorithm != "LocalRNM":
+    # An entity whose rows are all of one class names the first split there is. In print that may be one that the
+    # path has decided, and the tree ends there; corrected it is the first that is undecided.
+    if algorithm == "LocalRNM":
+        assert corrected.n_splits >= printed.n_splits
+    else:
+        assert structure(printed) == structure(corrected)
         plain = PrivateTreeClassifier(
             schema=rows.schema, epsilon=math.inf, criterion="entropy", target_error=0.1, min_gain=0.01
         ).fit_codes(rows.codes, rows.labels)

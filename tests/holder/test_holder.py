@@ -163,6 +163,38 @@ def test_a_node_is_split_once_and_in_one_way() -> None:
     assert len(asked.ledger.entries) == len(before) == 1
 
 
+@pytest.mark.parametrize("selector", SELECTORS)
+@pytest.mark.parametrize("noise", [SeededNoise(1), SecureNoise(), NoNoise()])
+def test_only_a_split_that_the_path_leaves_undecided_is_chosen(selector: str, noise: Noise) -> None:
+    """A node whose path knows the bin of x, and that c is not a: only c == b is open there."""
+    asked = holder(TABLES["full"], noise, math.inf if isinstance(noise, NoNoise) else Fraction(100))
+    by_name = {str(split): i for i, split in enumerate(SCHEMA.splits)}
+    at, unknown = 0, 1
+    for test, goes_left in (("x <= 0.5", True), ("x <= 0.166667", False), ("c == a", False)):
+        asked.grow(growth(at, by_name[test], unknown, unknown + 1))
+        at, unknown = unknown + (not goes_left), unknown + 2
+    price = math.inf if isinstance(noise, NoNoise) else Fraction(1, 50)
+    asking = Nominate(np.full(40, at), [Criterion.gini] * 40, selector, [price] * 40)
+    assert set(asked.answer(asking).tolist()) == {by_name["c == b"]}
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
+    """Nor in the request that makes the node; and nothing is spent."""
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    for node, split in ((0, 0), (2, 1), (4, 2)):  # c is neither a nor b, and then x is above 1/6
+        asked.consider(None, Nominate(np.array([0, node]), [Criterion.gini] * 2, selector, [ONE] * 2))
+        asked.grow(growth(node, split, node + 1, node + 2))
+    asking = Nominate(np.array([0, 6, 7]), [Criterion.gini] * 3, selector, [ONE] * 3)
+    announced = growth(6, 3, 7, 8)  # and at most a half
+    with pytest.raises(HedgerowError, match="node 7 cannot be divided"):
+        asked.consider(announced, asking)
+    asked.grow(announced)
+    with pytest.raises(HedgerowError, match="node 7 cannot be divided"):
+        asked.answer(asking)
+    assert asked.ledger.spent == 0
+
+
 def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
     asked = holder(TABLES["full"], grant=ONE)
     asked.grow(growth(0, 0, 1, 2))

@@ -121,6 +121,8 @@ class Account:
             return False
         if isinstance(query, Nominate) and query.selector == "luck":
             return False
+        if isinstance(query, Nominate) and not all(divisible(node, *tree) for node in query.nodes.tolist()):
+            return False
         if min(query.epsilons) < Fraction(1, 2**40):
             return False
         spent = self.spent(query, tree[1])
@@ -135,6 +137,21 @@ class Account:
             self.price[node] = self.price.get(node, Fraction(0)) + epsilon
         self.releases += len(request.query.nodes)
         self.charged[request.identifier] = data
+
+
+def divisible(node: int, split: dict[int, tuple[int, int, int]], parent: dict[int, int | None]) -> bool:
+    """Whether two values of a column may still be there, by the announced splits alone."""
+    bins = {(i, b) for i, column in enumerate(SCHEMA.columns) for b in range(column.n_bins)}
+    while (above := parent[node]) is not None:
+        number, left, _ = split[above]
+        rule = SCHEMA.splits[number]
+        bins = {
+            (i, b)
+            for i, b in bins
+            if i != rule.column or (rule.first <= b <= rule.last or b == rule.also) == (node == left)
+        }
+        node = above
+    return len(bins) > len({i for i, _ in bins})
 
 
 # ---- Everything that may be sent ------------------------------------------------------------------------------------

@@ -298,6 +298,45 @@ def test_a_seeded_choice_does_not_depend_on_order_or_batches(selector: Selector)
     assert together.tolist() == backwards.tolist() == by_column.tolist() == alone
 
 
+@pytest.mark.parametrize(("scores", "sensitivity", "epsilon"), CASES)
+@pytest.mark.parametrize("noise", [SeededNoise(21), SecureNoise()])
+@pytest.mark.parametrize("name", SELECTORS)
+def test_who_is_no_candidate_changes_nothing(
+    name: str, noise: Noise, scores: Scores, sensitivity: int, epsilon: Fraction
+) -> None:
+    """Far better scores that are no candidates' are never chosen, and the others' chances are as without them."""
+    nodes, better = 5_000, max(scores) + 100 * sensitivity
+    table = np.tile(np.array([better, *scores, better], np.int64), (nodes, 1))
+    candidates = np.tile([False, *(True for _ in scores), False], (nodes, 1))
+    keys = np.arange(nodes, dtype=np.uint64)
+    chosen = SELECTORS[name].select(table, sensitivity, epsilon, noise, keys, candidates) - 1
+    assert set(chosen.tolist()) <= set(range(len(scores)))
+    assert p_value(chosen, EXACT[name](scores, float(sensitivity / epsilon))) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("selector", SELECTORS.values())
+def test_each_node_has_candidates_of_its_own(selector: Selector) -> None:
+    scores, only = np.zeros((400, 9), np.int64), np.arange(400) % 9
+    candidates = np.arange(9) == only[:, None]
+    for noise in (SeededNoise(1), SecureNoise(), NoNoise()):
+        chosen = selector.select(scores, 1, Fraction(1), noise, np.arange(400, dtype=np.uint64), candidates)
+        assert chosen.tolist() == only.tolist()
+
+
+@pytest.mark.parametrize("selector", SELECTORS.values())
+@pytest.mark.parametrize("candidates", [[[True, True], [False, False]], [[True, True]], [[1, 1], [1, 1]]])
+def test_a_node_without_candidates_is_refused(selector: Selector, candidates: list[list[bool]]) -> None:
+    with pytest.raises(ValueError, match="at least one a node"):
+        selector.select(
+            np.zeros((2, 2), np.int64),
+            1,
+            Fraction(1),
+            SeededNoise(1),
+            np.zeros(2, np.uint64),
+            np.array(candidates),
+        )
+
+
 @pytest.mark.parametrize("selector", SELECTORS.values())
 def test_a_constant_added_to_all_scores_changes_nothing(selector: Selector) -> None:
     scores = np.random.default_rng(5).integers(-50, 50, (200, 7))

@@ -49,17 +49,14 @@ class GroupedRows:
         self._place = {ROOT: 0}  # of a node, in the arrays that follow; a right child's is next to the left's
         self._ranges = np.array([[0, len(self._order)]])
         self._parent = np.array([NONE])
-        self._bin_start = np.concatenate([[0], np.cumsum(schema.n_bins)]).astype(np.int64)
-        self._n_cells = int(self._bin_start[-1]) * schema.n_classes
+        self._n_cells = int(schema.bin_start[-1]) * schema.n_classes
         # The newest histograms, in a ring: a row of the store holds that of the node at its `_owner`, a place.
         n_stored = max(6, MEMORY // max(4 * self._n_cells, 1))
         self._store = np.empty((n_stored, self._n_cells), dtype=np.int32)
         self._owner = np.full(n_stored, NONE)
         self._row = np.array([NONE])  # [place], of the store
         self._next_row = 0
-        columns = schema.split_table[:, 0]  # the splits of a column stand together
-        self._split_start = np.concatenate([[0], 1 + np.flatnonzero(np.diff(columns)), [len(columns)]])
-        offsets = (self._bin_start[:-1] * schema.n_classes).astype(np.uint64)
+        offsets = (schema.bin_start[:-1] * schema.n_classes).astype(np.uint64)
         self._matrices = [
             (matrix, offsets[codes.places[:, 0] == is_wide])
             for is_wide, matrix in ((0, codes.narrow), (1, codes.wide))
@@ -111,9 +108,10 @@ class GroupedRows:
 
     def scores(self, histograms: Counts, criteria: Criterion | IntArray) -> NDArray[np.float64]:
         """V = -F(left) - F(right) of every candidate split: [node, split]; one criterion, or one a node."""
-        out = np.empty((len(histograms), len(self.schema.splits)))
+        schema = self.schema
+        out = np.empty((len(histograms), len(schema.splits)))
         which = np.broadcast_to(np.asarray(criteria, dtype=np.int64), len(histograms)).copy()
-        args = self._bin_start, self._split_start, self.schema.split_table, self.schema.n_classes
+        args = schema.bin_start, schema.split_range, schema.split_table, schema.n_classes
         run_all(
             lambda part: _score(histograms[slice(*part)], *args, which[slice(*part)], out[slice(*part)]),
             even_parts(len(histograms), at_least=8),
@@ -128,7 +126,7 @@ class GroupedRows:
             mine = np.flatnonzero((place >= here[0]) & (place <= here[-1]))
             rules = self.schema.split_table[splits[mine]]
             out[mine] = _cells(
-                histograms, place[mine] - here[0], self._bin_start, rules, self.schema.n_classes
+                histograms, place[mine] - here[0], self.schema.bin_start, rules, self.schema.n_classes
             )
         return out
 
@@ -360,26 +358,21 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _score(histograms, bin_start, split_start, splits, n_classes, criteria, out):  # type: ignore[no-untyped-def]
-    """-F(left) - F(right) of every split of every node, column by column, from prefix sums over the bins.
-
-    Splits split_start[g] .. split_start[g + 1] are those of one column.
-    """
+def _score(histograms, bin_start, split_range, splits, n_classes, criteria, out):  # type: ignore[no-untyped-def]
+    """-F(left) - F(right) of every split of every node, column by column, from prefix sums over the bins."""
     most_bins, most_splits = 0, 0
-    for g in range(len(split_start) - 1):
-        column = splits[split_start[g], 0]
+    for column in range(len(split_range)):
         most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
-        most_splits = max(most_splits, split_start[g + 1] - split_start[g])
+        most_splits = max(most_splits, split_range[column, 1] - split_range[column, 0])
     prefix = np.zeros((n_classes, most_bins + 1))
     left = np.empty((n_classes, most_splits))
     right = np.empty((n_classes, most_splits))
     impurity, total, work = np.empty(most_splits), np.empty(most_splits), np.empty(most_splits)
     for node in range(len(histograms)):
         histogram = histograms[node]
-        for g in range(len(split_start) - 1):
-            begin, end = split_start[g], split_start[g + 1]
-            n = end - begin
-            column = splits[begin, 0]
+        for column in range(len(split_range)):
+            begin = split_range[column, 0]
+            n = split_range[column, 1] - begin
             first_cell = bin_start[column] * n_classes
             n_bins = bin_start[column + 1] - bin_start[column]
             for a in range(n_classes):

@@ -29,6 +29,7 @@ from hedgerow.messages import (
     Nominate,
     Query,
 )
+from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
@@ -84,6 +85,7 @@ class Holder:
         self.ledger = ledger
         self._splits: dict[int, tuple[int, int, int]] = {}  # node -> (split, left, right), as announced
         self._place = {ROOT: 0}  # of a node, in the arrays that follow
+        self._paths = Paths.root(rows.schema)
         self._depth = np.array([1])
         self._path = np.array([1], dtype=np.uint64)  # a hash of the way from the root, for seeded noise
         self._asked = np.zeros((1, len(PURPOSE)), dtype=np.int64)  # releases so far
@@ -109,10 +111,12 @@ class Holder:
         Changes nothing, so that a request is written down, or refused, as a whole.
         """
         growth = None if announcement is None else self._new(announcement)
-        born = set() if growth is None else set(growth.children.ravel().tolist())
-        if unknown := set(query.nodes.tolist()) - self._place.keys() - born:
+        born = self._born(growth)
+        if unknown := set(query.nodes.tolist()) - self._place.keys() - born.keys():
             raise Refused(f"node {min(unknown)} does not exist.")
         self._check(query)
+        if isinstance(query, Nominate):
+            self._check_divisible(growth, query.nodes, born)
         quote = self.ledger.quote(query.nodes.tolist(), *in_words(query), query.epsilons, divisions(growth))
         self._check_scale(query)
         return Considered(growth, query, quote)
@@ -159,13 +163,18 @@ class Holder:
         for node, split, sides in zip(nodes, growth.splits.tolist(), children, strict=True):
             self._splits[node] = (split, *sides)
         at = np.repeat(self._places(growth.nodes), 2)
-        born = growth.children.ravel().tolist()
-        self._place.update(zip(born, range(len(self._place), len(self._place) + len(born)), strict=True))
+        self._paths = self._paths.grown(self._places(growth.nodes), growth.splits)
+        self._place.update(self._born(growth))
         self._depth = np.concatenate([self._depth, self._depth[at] + 1])
         side = np.arange(len(at), dtype=np.uint64) % np.uint64(2)
         self._path = np.concatenate([self._path, _mixed(self._path[at], side)])
         self._asked = np.concatenate([self._asked, np.zeros((len(at), len(PURPOSE)), dtype=np.int64)])
         self._rows.split(growth.nodes, growth.splits, growth.children)
+
+    def _born(self, growth: Grow | None) -> dict[int, int]:
+        """The places of the nodes that an announcement makes."""
+        children = [] if growth is None else growth.children.ravel().tolist()
+        return {child: len(self._place) + i for i, child in enumerate(children)}
 
     def _places(self, nodes: IntArray) -> IntArray:
         return np.array([self._place[node] for node in nodes.tolist()], dtype=np.int64)
@@ -188,6 +197,15 @@ class Holder:
         }.get(type(query), 1)
         if 16 * a_node * len(query.nodes) > MOST_BYTES:  # eight bytes a number, and room to spare
             raise Refused("the answer would be too long for a message; ask about fewer nodes at a time.")
+
+    def _check_divisible(self, growth: Grow | None, nodes: IntArray, born: dict[int, int]) -> None:
+        """Refuse to choose a split of a node whose path has decided all of them."""
+        paths = self._paths
+        if growth is not None:
+            paths = paths.grown(self._places(growth.nodes), growth.splits)
+        places = [self._place[node] if node in self._place else born[node] for node in nodes.tolist()]
+        if not (divisible := paths.divisible(np.array(places, dtype=np.int64))).all():
+            raise Refused(f"node {nodes[~divisible].min()} cannot be divided: its path decides every split.")
 
     def _check_scale(self, query: Query) -> None:
         """Refuse an epsilon so small that no sampler, or no message, could hold the noise."""
@@ -225,15 +243,20 @@ class Holder:
         return self._noisy(query, charged.keys, counts)
 
     def _nominate(self, query: Nominate, keys: NDArray[np.uint64]) -> IntArray:
-        """Selection on V = -F(left) - F(right), in fixed point (docs/privacy.md, selection)."""
+        """Selection on V = -F(left) - F(right), in fixed point, among the splits that a node's path leaves undecided.
+
+        Which they are is public (docs/privacy.md, selection).
+        """
         selector = SELECTORS[query.selector]
         n_classes = self._rows.schema.n_classes
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
-        chosen = np.empty(len(query.nodes), dtype=np.int64)
+        chosen, places = np.empty(len(query.nodes), dtype=np.int64), self._places(query.nodes)
         for batch, histograms in self._rows.histograms(query.nodes):
             scores = self._rows.scores(histograms, numbers[batch])
+            undecided = self._paths.undecided(places[batch])
             if math.inf in epsilons.items:
+                scores[~undecided] = -math.inf
                 chosen[batch] = scores.argmax(axis=1)
                 continue
             fixed = to_fixed_point(scores)
@@ -246,6 +269,7 @@ class Holder:
                     epsilons.at(here).map(_fraction),
                     self._noise,
                     keys[here],
+                    undecided[here - batch[0]],
                 )
         return chosen
 

@@ -15,6 +15,7 @@ from hedgerow.learner.private_split import PrivateSplit
 from hedgerow.learner.topdown import ROUNDING, Growth, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
+from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray
 from hedgerow.schema import Schema
 from hedgerow.tree import LEAF, Tree
@@ -96,13 +97,14 @@ class _Study:
     def evaluate(self, nodes: IntArray) -> None:
         """Find a split for each node that may be split, count its cells, and say if it is wanted."""
         plan, known = self.plan, self.growth.nodes
+        paths = Paths(self._schema, known["parent"], known["split"])
         planned = plan.node_budgets(self._standing(nodes), self._n_rows)
-        inner = np.flatnonzero(planned.select)
+        inner = np.flatnonzero((planned.select > 0) & paths.divisible(nodes))
         if not len(inner):
             return
         nodes, budgets = nodes[inner], planned.at(inner)
         rows = self._weigh(nodes, budgets)
-        found = plan.private_split.evaluate(self._network, self._schema, nodes, budgets, plan.epsilon)
+        found = plan.private_split.evaluate(self._network, paths, nodes, budgets, plan.epsilon)
         known["left"][nodes] -= budgets.total
         known["split"][nodes] = found.splits
         known["cells"][nodes] = found.cells

@@ -17,6 +17,7 @@ from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import laplace_variance, on_simplex
 from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate
 from hedgerow.network import Network
+from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
@@ -39,12 +40,15 @@ class PrivateSplit(Protocol):
     def evaluate(
         self,
         network: Network,
-        schema: Schema,
+        paths: Paths,
         nodes: IntArray,
         budgets: NodeBudgets,
         epsilon: Epsilon,
     ) -> Evaluation:
-        """Ask the holders about the nodes; each may cost its budget, in grains of epsilon."""
+        """Ask the holders about the nodes; each may cost its budget, in grains of epsilon.
+
+        The splits are undecided ones; every node has some.
+        """
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class SelectSplit:
     def evaluate(
         self,
         network: Network,
-        schema: Schema,  # noqa: ARG002 - the holder knows it
+        paths: Paths,  # noqa: ARG002 - the holder knows them
         nodes: IntArray,
         budgets: NodeBudgets,
         epsilon: Epsilon,
@@ -101,7 +105,7 @@ class LocalSelection:
     def evaluate(
         self,
         network: Network,
-        schema: Schema,  # noqa: ARG002 - the holders know it
+        paths: Paths,  # noqa: ARG002 - the holders know them
         nodes: IntArray,
         budgets: NodeBudgets,
         epsilon: Epsilon,
@@ -140,12 +144,13 @@ class NoisyCounts:
     def evaluate(
         self,
         network: Network,
-        schema: Schema,
+        paths: Paths,
         nodes: IntArray,
         budgets: NodeBudgets,
         epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
+        schema = paths.schema
         ask = CountSplits if self.kind == "per-split" else CountColumns
         shares = len(schema.splits) if self.kind == "per-split" else len(schema.columns)
         epsilons = priced(budgets.select + budgets.count, epsilon)
@@ -155,7 +160,9 @@ class NoisyCounts:
             cells, n_summed = _cells_of(answers, schema)
         flat = cells.reshape(-1, 2, schema.n_classes)
         place = np.repeat(np.arange(len(nodes)), len(schema.splits))
-        best = _best_of_groups(_potentials(flat, budgets.criterion[place]), place)
+        potentials = _potentials(flat, budgets.criterion[place])
+        potentials[~paths.undecided(nodes).ravel()] = math.inf
+        best = _best_of_groups(potentials, place)
         chosen = best % len(schema.splits)
         return Evaluation(chosen, flat[best], _variances(network, epsilons, shares) * n_summed[chosen])
 
@@ -178,7 +185,7 @@ def _cells_of(
     histograms: NDArray[np.float64], schema: Schema
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells [node, split, side, class] from histograms [node, bin, class], and how many bins a cell sums up."""
-    starts = np.concatenate([[0], np.cumsum(schema.n_bins)])
+    starts = schema.bin_start
     cells = np.empty((len(histograms), len(schema.splits), 2, schema.n_classes))
     column, first, last, also = schema.split_table.T
     for c in range(len(schema.columns)):

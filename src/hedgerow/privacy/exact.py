@@ -144,6 +144,7 @@ def flip(
     words: NDArray[np.uint64],
     position: int,
     scores: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
     numerator: int,
     denominator: int,
     with_replacement: bool,
@@ -152,9 +153,9 @@ def flip(
 
     Without replacement that is permute-and-flip, with it the exponential mechanism.
     """
-    best = scores.max()
-    waiting = np.arange(len(scores))
-    left = len(scores)
+    waiting = np.flatnonzero(candidates)
+    left = len(waiting)
+    best = scores[waiting].max()
     while True:
         # A best candidate is accepted for certain, so somebody is chosen before nobody is left.
         pick, position = below(words, position, left)
@@ -177,13 +178,16 @@ def flip_candidates(
     position: int,
     first: int,
     scores: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
     rates: NDArray[np.int64],
     with_replacement: bool,
     chosen: NDArray[np.int64],
 ) -> tuple[int, int]:
     """`flip` for node i, from the first one on, at the rate rates[i] = (numerator, denominator)."""
     for i in range(first, len(scores)):
-        candidate, after = flip(words, position, scores[i], rates[i, 0], rates[i, 1], with_replacement)
+        candidate, after = flip(
+            words, position, scores[i], candidates[i], rates[i, 0], rates[i, 1], with_replacement
+        )
         if after < 0:
             return i, position
         chosen[i] = candidate

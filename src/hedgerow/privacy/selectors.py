@@ -42,10 +42,12 @@ class Selector(Protocol):
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
+        candidates: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """The chosen candidate's index of each node; `scores` are [node, candidate], `keys` [node].
 
-        One epsilon for all nodes, or one a node.
+        One epsilon for all nodes, or one a node. `candidates` [node, candidate] says which of them a node has,
+        all unless it is given; it must be public.
         Epsilon-private if one row moves all scores of a node in the same direction by at most `sensitivity`.
         """
 
@@ -74,9 +76,10 @@ class PermuteAndFlip:
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
+        candidates: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        return _flip(scores, sensitivity, epsilon, noise, keys, with_replacement=False)
+        return _flip(scores, sensitivity, epsilon, noise, keys, candidates, with_replacement=False)
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,10 @@ class Exponential:
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
+        candidates: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        return _flip(scores, sensitivity, epsilon, noise, keys, with_replacement=True)
+        return _flip(scores, sensitivity, epsilon, noise, keys, candidates, with_replacement=True)
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,13 @@ class ReportNoisyMax:
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
+        candidates: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        epsilons = _checked(scores, sensitivity, epsilon, noise, keys)
+        epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
         if isinstance(noise, NoNoise):
-            return _best(scores)
-        return _best(noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys))
+            return _best(scores, among)
+        return _best(noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys), among)
 
 
 SELECTORS: dict[str, Selector] = {
@@ -145,7 +150,8 @@ def _checked(
     epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
     keys: NDArray[np.uint64],
-) -> Repeated[Fraction]:
+    candidates: NDArray[np.bool_] | None,
+) -> tuple[Repeated[Fraction], NDArray[np.bool_]]:
     if scores.ndim != 2 or scores.dtype != np.int64 or scores.shape[1] == 0:
         raise ValueError(
             "scores must be int64 [node, candidate] with at least one candidate, "
@@ -162,12 +168,17 @@ def _checked(
     if scores.size and not (scores.min() > -LARGEST_VALUE and scores.max() < LARGEST_VALUE):
         # Then a difference of two scores fits an int64.
         raise ValueError("scores must lie strictly between -2**62 and 2**62")
-    return epsilons
+    if candidates is None:
+        return epsilons, np.ones(scores.shape, dtype=np.bool_)
+    if candidates.shape != scores.shape or candidates.dtype != np.bool_ or not candidates.any(axis=1).all():
+        raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
+    return epsilons, candidates
 
 
-def _best(scores: NDArray[np.int64]) -> NDArray[np.int64]:
-    best: NDArray[np.int64] = np.argmax(scores, axis=1).astype(np.int64)  # the first of equals
-    return best
+def _best(scores: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
+    worst = np.iinfo(np.int64).min
+    best: NDArray[np.int64] = np.where(candidates, scores, worst).argmax(axis=1).astype(np.int64)
+    return best  # the first of equals
 
 
 def _flip(
@@ -176,13 +187,14 @@ def _flip(
     epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
     keys: NDArray[np.uint64],
+    candidates: NDArray[np.bool_] | None,
     *,
     with_replacement: bool,
 ) -> NDArray[np.int64]:
-    epsilons = _checked(scores, sensitivity, epsilon, noise, keys)
+    epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
     if isinstance(noise, NoNoise):
-        return _best(scores)
-    scores = np.ascontiguousarray(scores)
+        return _best(scores, among)
+    scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
     ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
     rates = np.array(ratios.items, dtype=np.int64)[ratios.which]
     chosen = np.empty(len(scores), np.int64)
@@ -192,8 +204,9 @@ def _flip(
         for tape, nodes in noise.tapes(keys[here]):
             mine = chosen[here][nodes]
             tape.fill(
-                flip_candidates, len(mine), scores[here][nodes], rates[here][nodes], with_replacement, mine
-            )
+                flip_candidates, len(mine), scores[here][nodes], among[here][nodes], rates[here][nodes],
+                with_replacement, mine,
+            )  # fmt: skip
 
     run_all(flip, even_parts(len(scores), at_least=NODES_WORTH_A_THREAD))
     return chosen

@@ -1,0 +1,131 @@
+"""What the way to a node has decided already, and which splits can still divide it. Public, like the tree's shape.
+
+Holders choose among these splits, and the coordinator counts on it; both ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.compiled import compiled
+from hedgerow.repeated import IntArray
+from hedgerow.schema import Schema
+
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """The ways from the root to all nodes: `parent` [node], and `split` [node], by which a node was divided.
+
+    The root is node 0; the children of a node are an odd number, the left one, and the next. A bin is
+    reachable at a node if its rows may get there. A split is undecided at a node if both of its sides have
+    reachable bins: any other would divide it into all of its rows and none, whatever they are.
+
+    Examples:
+        >>> from hedgerow.schema import Numeric
+        >>> schema = Schema([Numeric("age", 0, 90, [15, 30, 60])], label="ill", classes=[0, 1])
+        >>> older_than_30 = Paths.root(schema).grown(np.array([0]), np.array([1]))
+        >>> older_than_30.undecided(np.array([0, 1, 2])).tolist()
+        [[True, True, True], [True, False, False], [False, False, True]]
+    """
+
+    schema: Schema
+    parent: IntArray
+    split: IntArray
+
+    @classmethod
+    def root(cls, schema: Schema) -> Paths:
+        """A tree of one node."""
+        return cls(schema, np.array([NONE]), np.array([NONE]))
+
+    def grown(self, nodes: IntArray, splits: IntArray) -> Paths:
+        """The tree in which these nodes are divided too; their children get the next numbers."""
+        split = np.concatenate([self.split, np.full(2 * len(nodes), NONE)])
+        split[nodes] = splits
+        return Paths(self.schema, np.concatenate([self.parent, np.repeat(nodes, 2)]), split)
+
+    def undecided(self, nodes: IntArray) -> NDArray[np.bool_]:
+        """Which splits are undecided at each node: [node, split]."""
+        schema = self.schema
+        found = np.ones((len(nodes), len(schema.splits)), dtype=np.bool_)
+        _rule_out(
+            nodes, self.parent, self.split, schema.split_table, schema.split_range, schema.bin_start, found
+        )
+        return found
+
+    def divisible(self, nodes: IntArray) -> NDArray[np.bool_]:
+        """Whether a node has any undecided split: [node]."""
+        found: NDArray[np.bool_] = _divisible(
+            nodes, self.parent, self.split, self.schema.split_table, self.schema.bin_start
+        )
+        return found
+
+
+@compiled
+def _rule_out(nodes, parent, split, rules, split_range, bin_start, undecided):  # type: ignore[no-untyped-def]
+    """Clear in `undecided` [node, split] what is decided; only splits of columns on the path can be."""
+    reachable = np.empty(bin_start[-1], dtype=np.bool_)
+    on_path = np.empty(len(split_range), dtype=np.bool_)
+    before = np.zeros(len(reachable) + 1, dtype=np.int32)
+    for i in range(len(nodes)):
+        _reach(nodes[i], parent, split, rules, bin_start, reachable, on_path)
+        for column in range(len(on_path)):
+            if not on_path[column]:
+                continue
+            bins = reachable[bin_start[column] : bin_start[column + 1]]
+            total = 0
+            for b in range(len(bins)):
+                total += bins[b]
+                before[b + 1] = total
+            for s in range(split_range[column, 0], split_range[column, 1]):
+                first, last, also = rules[s, 1], rules[s, 2], rules[s, 3]
+                left = before[last + 1] - before[first]
+                if also >= 0:
+                    left += bins[also]
+                undecided[i, s] = (left > 0) & (left < total)
+
+
+@compiled
+def _divisible(nodes, parent, split, rules, bin_start):  # type: ignore[no-untyped-def]
+    """Whether two bins of a column are reachable: any two are told apart by a split of the column."""
+    found = np.zeros(len(nodes), dtype=np.bool_)
+    reachable = np.empty(bin_start[-1], dtype=np.bool_)
+    on_path = np.empty(len(bin_start) - 1, dtype=np.bool_)
+    for i in range(len(nodes)):
+        node, length = nodes[i], 0
+        while node > 0 and length < len(on_path):
+            node, length = parent[node], length + 1
+        if length < len(on_path):  # some column is not on the path
+            found[i] = True
+            continue
+        _reach(nodes[i], parent, split, rules, bin_start, reachable, on_path)
+        for column in range(len(on_path)):
+            if reachable[bin_start[column] : bin_start[column + 1]].sum() > 1:
+                found[i] = True
+                break
+    return found
+
+
+@compiled
+def _reach(node, parent, split, rules, bin_start, reachable, on_path):  # type: ignore[no-untyped-def]
+    """Which bins of all columns are reachable at a node, and which columns its path asks about."""
+    reachable[:] = True
+    on_path[:] = False
+    while node > 0:
+        rule = split[parent[node]]
+        column, first, last, also = rules[rule, 0], rules[rule, 1], rules[rule, 2], rules[rule, 3]
+        on_path[column] = True
+        bins = reachable[bin_start[column] : bin_start[column + 1]]
+        with_missing = also >= 0 and bins[also]
+        if node % 2 == 1:
+            bins[:first] = False
+            bins[last + 1 :] = False
+        else:
+            bins[first : last + 1] = False
+        if with_missing:
+            bins[also] = node % 2 == 1
+        node = parent[node]
