@@ -63,6 +63,13 @@ def test_a_release_has_a_positive_price(epsilon):
         Ledger(Fraction(1)).charge([WHOLE], "m", "w", [epsilon])
 
 
+def test_a_price_beyond_all_floats_is_refused_in_words():
+    ledger = Ledger(Fraction(1))
+    with pytest.raises(BudgetExceeded, match="more than 1e"):
+        ledger.charge([WHOLE], "m", "w", [Fraction(10**400)])
+    assert ledger.spent == 0
+
+
 def test_unknown_parts_and_second_divisions_are_refused():
     ledger = Ledger(Fraction(1))
     ledger.divide(WHOLE, (1, 2))

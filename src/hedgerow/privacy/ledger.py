@@ -91,7 +91,7 @@ class Ledger:
         self._unit = 1  # of which there are so many in an epsilon of one
 
     def __repr__(self) -> str:
-        state = f"granted={float(self.grant):g}, spent={float(self.spent):g}"
+        state = f"granted={_number(self.grant)}, spent={_number(self.spent)}"
         return f"Ledger({state}{'' if self.private else ', not private: ' + '; '.join(self.leaks)})"
 
     @property
@@ -216,8 +216,8 @@ class Ledger:
                 total = math.inf
             if total > self.grant:
                 raise BudgetExceeded(
-                    f"{what} would bring the spending to {float(total):.6g}, above the granted "
-                    f"{float(self.grant):.6g}; nothing was released or charged."
+                    f"{what} would bring the spending to {_number(total)}, above the granted "
+                    f"{_number(self.grant)}; nothing was released or charged."
                 )
             spent = max(spent, total)
         release = None
@@ -282,4 +282,5 @@ def _exact(epsilon: Epsilon) -> Epsilon:
 
 
 def _number(epsilon: Epsilon) -> str:
-    return f"{float(epsilon):.6g}"
+    is_huge = isinstance(epsilon, Fraction) and epsilon > 10**300
+    return "more than 1e+300" if is_huge else f"{float(epsilon):.6g}"
