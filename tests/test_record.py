@@ -4,7 +4,6 @@ import json
 import math
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from hedgerow import PrivateTreeClassifier
