@@ -7,7 +7,7 @@ once, which a holder that serves a network does. Anything may import this module
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
@@ -28,13 +28,19 @@ def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - the key of the 
     return ThreadPoolExecutor(n_threads(), thread_name_prefix="hedgerow")
 
 
-def run_all(task: Callable[[T], object], parts: Iterable[T]) -> None:
-    """Run `task` on every part and wait; the first part's thread is the caller's own."""
-    first, *rest = parts
+def run_all(task: Callable[[T], object], parts: Sequence[T]) -> None:
+    """Run `task` on every part and wait; threads, of which the caller's is one, take the next part in turn."""
+    waiting = iter(parts)  # the interpreter's lock makes taking one atomic
+
+    def work() -> None:
+        for part in waiting:
+            task(part)
+
     # Keyed by process: a forked child inherits the pool object but none of its threads.
-    futures = [_pool(os.getpid()).submit(task, part) for part in rest]
+    helpers = min(n_threads(), len(parts)) - 1
+    futures = [_pool(os.getpid()).submit(work) for _ in range(helpers)]
     try:
-        task(first)
+        work()
     finally:
         for future in futures:
             future.exception()

@@ -22,7 +22,10 @@ IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
 MEMORY = 48 * 2**20  # bytes of histograms that are kept for subtraction
-ROWS_WORTH_A_THREAD = 4_096
+ROWS_WORTH_A_THREAD = 2_048
+ROWS_WORTH_A_TURN = 65_536
+TURNS = 4
+CELLS_WORTH_A_TURN = 2**18  # every part has a spare histogram
 ROOT = 0
 NONE = -1
 
@@ -203,7 +206,7 @@ class GroupedRows:
         """
         if not len(places):
             return
-        work = _Work(self._ranges[places])
+        work = _Work(self._ranges[places], turns=TURNS if self._n_cells <= CELLS_WORTH_A_TURN else 1)
         targets = self._row[places]
         spare = np.zeros((len(work.parts), self._n_cells), dtype=np.int32)
         _clear(self._store, targets)
@@ -226,17 +229,19 @@ def _sibling(places: IntArray) -> IntArray:
 
 
 class _Work:
-    """Ranges of rows cut into one part a thread, equal in rows.
+    """Ranges of rows cut into parts, equal in rows: one a thread, or several that threads take in turn.
 
     A part (first, last, begin, end) is ranges first..last, of which the first starts at `begin` and the
     last stops at `end`.
     """
 
-    def __init__(self, ranges: IntArray) -> None:
+    def __init__(self, ranges: IntArray, turns: int = TURNS) -> None:
         self.ranges = ranges
         ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
         total = int(ends[-1])
-        shares = n_threads() if total >= ROWS_WORTH_A_THREAD else 1
+        shares = min(n_threads(), max(1, total // ROWS_WORTH_A_THREAD))
+        if total >= shares * ROWS_WORTH_A_TURN:  # a core that is busy elsewhere does not hold up the other
+            shares = min(total // ROWS_WORTH_A_TURN, turns * shares)
         self.parts: list[tuple[int, int, int, int]] = []
         first, begin = 0, int(ranges[0, 0])
         for share in range(1, shares + 1):
