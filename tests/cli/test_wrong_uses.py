@@ -191,12 +191,13 @@ def test_a_file_that_may_not_be_read_is_named(study, monkeypatch):
     assert not Path("new.json").exists()
 
 
-def test_a_package_that_is_not_installed_is_named(study, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "hedgerow.experiments.plots", None)
-    monkeypatch.delitem(sys.modules, "hedgerow.experiments.plots")
-    result = hedgerow("reproduce", "--report")
-    assert result.exit_code == 1
+@pytest.mark.usefixtures("study")
+def test_a_package_that_is_not_installed_is_named():
+    program = "import sys; sys.modules['matplotlib'] = None; from hedgerow.cli import app; app(sys.argv[1:])"
+    result = subprocess.run(
+        [sys.executable, "-c", program, "reproduce", "--report"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
     assert result.stderr.strip() == "this needs the package matplotlib: pip install 'hedgerow[experiments]'"
 
 
