@@ -188,7 +188,8 @@ class _Study:
         known["wanted"][nodes[heavy]] = gains > paper.min_gain + ROUNDING
 
     def _alpha(self, nodes: IntArray) -> FloatArray:
-        return np.array([self._paper.for_node(depth) for depth in self.growth.nodes["depth"][nodes].tolist()])
+        alphas = [self._paper.for_node(depth) for depth in self.growth.nodes["depth"][nodes].tolist()]
+        return np.maximum(alphas, 1e-300)  # a thousand nodes deep 2**-depth is 0 in floating point
 
     def _weigh(self, nodes: IntArray) -> FloatArray:
         """Noisy shares of all rows."""
