@@ -37,6 +37,19 @@ def test_several_tables_are_several_holders(study):
     assert hedgerow("ledger", "two.json").output.count("granted epsilon 1, spent 0.9") == 2
 
 
+@pytest.mark.parametrize("data", ["header.csv", "header.parquet"])
+def test_that_a_table_has_no_rows_is_told_to_its_owner_alone(study, data):
+    rows = parquet.read_table("rows.parquet").slice(0, 0)
+    parquet.write_table(rows, "header.parquet")
+    Path("header.csv").write_text(",".join(rows.column_names) + "\n")
+    result = hedgerow("train", data, "--schema", "schema.toml", "--out", "new.json", "--json")
+    assert result.exit_code == 0, result.output
+    assert f"{data} has no rows" in result.stderr
+    assert "has no rows" not in result.stdout
+    assert json.loads(result.stdout)["private"] is True
+    assert PrivateTreeClassifier.load("new.json").record_.accounts[0].spent > 0
+
+
 def test_every_parameter_of_the_classifier_is_an_option(study):
     wanted = {
         "epsilon": 2.0, "method": "select", "selector": "exponential", "criterion": "entropy", "budget": "decay",

@@ -57,7 +57,6 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "predictions of no kind": ((*PREDICT[:4], "new.xlsx"), "new.xlsx ends in neither .csv nor .parquet"),
     "a table of no kind": (("train", "schema.toml", *TRAIN[2:]), "schema.toml is neither .csv nor .parquet"),
     "an empty table": (("train", "empty.csv", *TRAIN[2:]), "empty.csv: there is nothing in it"),
-    "a table without rows": (("train", "header.csv", *TRAIN[2:]), "header.csv has no rows"),
     "an empty Parquet file": (("train", "empty.parquet", *TRAIN[2:]), "empty.parquet is damaged"),
     "CSV for Parquet": (("train", "text.parquet", *TRAIN[2:]), "text.parquet is damaged, or not what its name"),
     "ragged lines": (("train", "ragged.csv", *TRAIN[2:]), "ragged.csv: line 4 has 2 fields"),

@@ -93,6 +93,16 @@ def test_a_data_file_that_is_not_there_is_named(policy: Path):
         Site(policy)
 
 
+def test_a_site_without_rows_takes_part_like_any_other(policy: Path):
+    """Whoever sees it decline would know that there are none."""
+    header = (policy.parent / "rows.csv").read_text().splitlines()[0]
+    (policy.parent / "rows.csv").write_text(header + "\n")
+    site = Site(policy)
+    site.greet("malaria", HOSPITALS_SCHEMA.hash)
+    assert ask(site, "q0").values.shape == (1, 1)
+    assert "spent 0.25." in site.account("malaria")
+
+
 def test_all_studies_together_stay_within_the_lifetime(policy: Path):
     write_policy(policy, {"malaria": 1.5, "dengue": 1.5})
     site = Site(policy)

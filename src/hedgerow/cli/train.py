@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, print_json, progress, say
+from hedgerow.cli.console import AsJson, hint, print_json, progress, say
 from hedgerow.cli.model import account_sentence, warn_if_not_private
 from hedgerow.errors import InvalidTable
 
@@ -126,8 +126,8 @@ def _read(files: Sequence[TableFile], schema: Schema) -> tuple[EncodedRows, list
             for block in file.blocks(schema, labels=True):
                 rows.append(block)
                 done(block.done)
-        if len(rows) == start:
-            raise InvalidTable(f"{file.name} has no rows.")
+        if len(rows) == start:  # an error would tell whoever waits for the model
+            hint(f"{file.name} has no rows; the tree is trained as if it had some.")
         holders.append(np.arange(start, len(rows), dtype=np.int32))
     return rows, holders if len(files) > 1 else None
 
