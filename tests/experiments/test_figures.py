@@ -123,6 +123,8 @@ def test_a_verdict_says_how_often():
     assert statements.verdict([]) == "no data"
     assert statements.verdict([finding, finding]) == "**agrees** (2 of 2)"
     assert statements.verdict([finding, other, other]) == "**not seen** (1 of 3)"
+    assert statements.verdict([finding, other]) == "**not seen** (1 of 2)"
+    assert statements.verdict([finding, finding, other]) == "**mostly** (2 of 3)"
 
 
 def test_the_command_names_what_there_is():

@@ -49,7 +49,7 @@ def verdict(found: Sequence[Finding]) -> str:
     if not found:
         return "no data"
     held = sum(finding.holds for finding in found)
-    word = "agrees" if held == len(found) else "not seen" if held * 2 < len(found) else "mostly"
+    word = "agrees" if held == len(found) else "mostly" if held * 2 > len(found) else "not seen"
     return f"**{word}** ({held} of {len(found)})"
 
 
