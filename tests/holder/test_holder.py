@@ -240,6 +240,14 @@ def test_a_node_named_twice_leaves_later_answers_right(kind: str) -> None:
     assert np.array_equal(*answers)
 
 
+def test_a_node_named_many_times_gets_noise_of_its_own_each_time() -> None:
+    """The same noise twice would cancel out; two equal numbers of scale 10**6 come up once in 10**6."""
+    asked = holder(TABLES["full"])
+    query = KINDS["class counts"]([0] * 10, Fraction(1, 10**6))
+    noisy = np.concatenate([asked.answer(query), asked.answer(query)])
+    assert len(np.unique(noisy[:, 0])) == 20
+
+
 # ---- Nothing but noise depends on the rows ------------------------------------------------------------------------
 
 
