@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -34,6 +35,7 @@ from hedgerow.messages import (
     Grow,
     Message,
     Nominate,
+    NominateAndCount,
     Query,
     Refusal,
     Request,
@@ -73,10 +75,11 @@ def queries(draw: st.DrawFn, kinds: tuple[type[Query], ...] = Query.__args__) ->
     n = draw(st.integers(1, 6))
     few = draw(st.lists(epsilons, min_size=1, max_size=3))
     prices = [draw(st.sampled_from(few)) for _ in range(n)]
-    if kind is Nominate:
+    if kind in {Nominate, NominateAndCount}:
         criteria = [draw(st.sampled_from(Criterion)) for _ in range(n)]
         selector = draw(st.from_regex(r"[a-z_]{1,40}", fullmatch=True))
-        return Nominate(draw(numbers(n)), criteria, selector, prices)
+        too = [[draw(st.sampled_from(few)) for _ in range(n)]] if kind is NominateAndCount else []
+        return kind(draw(numbers(n)), criteria, selector, prices, *too)
     if kind is CountCells:
         return CountCells(draw(numbers(n)), draw(numbers(n)), prices)
     return kind(draw(numbers(n)), prices)
@@ -322,6 +325,7 @@ VALID = [
         CountRows(ROOT_NODE, [Fraction(1, 3)]),
         CountLabels(ROOT_NODE, [Fraction(1, 3)]),
         Nominate(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)]),
+        NominateAndCount(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)], [Fraction(1, 2)]),
         CountCells(ROOT_NODE, np.array([1]), [Fraction(1, 3)]),
         CountSplits(ROOT_NODE, [Fraction(1, 3)]),
         CountColumns(ROOT_NODE, [Fraction(1, 3)]),
@@ -369,7 +373,8 @@ def test_a_desk_refuses_noise_and_books_nothing(data: bytes) -> None:
         assert isinstance(message, Request)
         assert message.study == "study"
         assert to_bytes(message) == data
-        assert [entry.epsilon for entry in asked.holder.ledger.entries] == list(message.query.epsilons)
+        prices = [value for name, value in vars(message.query).items() if name.endswith("epsilons")]
+        assert [entry.epsilon for entry in asked.holder.ledger.entries] == [*itertools.chain(*prices)]
 
 
 @settings(max_examples=300)

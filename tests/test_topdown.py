@@ -203,5 +203,5 @@ def test_a_tree_of_512_splits_takes_about_as_many_rounds_as_it_is_deep(rounds, s
     tree = PrivateTreeClassifier(schema=schema, epsilon=math.inf).fit(table, labels).tree_
     assert tree.n_splits == 512
     assert rounds["Grow"] <= tree.depth + 3
-    assert rounds["Nominate"] <= rounds["Grow"] + 1
-    assert sum(rounds.values()) <= 3 * (tree.depth + 3) + 3  # grow, nominate, count; and the root and labels
+    assert rounds["NominateAndCount"] <= rounds["Grow"] + 1
+    assert sum(rounds.values()) <= 2 * (tree.depth + 3) + 3  # grow, choose and count; and the root and labels

@@ -67,6 +67,17 @@ class Nominate:
 
 
 @dataclass(frozen=True, eq=False)
+class NominateAndCount(Nominate):
+    """A nomination, and the nominee's cells at the price of `cell_epsilons`.
+
+    Answer: the nominee's index, then its cells [side, class] in a row: [node, 1 + 2 x classes]. A holder that
+    is alone has nobody to agree with on the nominee, and is spared a round.
+    """
+
+    cell_epsilons: Sequence[Epsilon]
+
+
+@dataclass(frozen=True, eq=False)
 class CountCells:
     """How many rows of each class go left and right under a split? Answer: [node, side, class].
 
@@ -94,7 +105,7 @@ class CountColumns:
     epsilons: Sequence[Epsilon]
 
 
-Query = CountRows | CountLabels | Nominate | CountCells | CountSplits | CountColumns
+Query = CountRows | CountLabels | Nominate | NominateAndCount | CountCells | CountSplits | CountColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +207,7 @@ def _built(plain: Any, kinds: Sequence[type[Any]]) -> Any:
 def _check_lengths(name: str, values: Mapping[str, Any]) -> None:
     """Everything about nodes has one entry a node."""
     if "nodes" in values:
-        for field in ("splits", "children", "epsilons", "criteria"):
+        for field in ("splits", "children", "epsilons", "cell_epsilons", "criteria"):
             if field in values and len(values[field]) != len(values["nodes"]):
                 raise InvalidMessage(f"{name}: {field} must have one entry a node.")
 
@@ -307,6 +318,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "splits": _numbers,
     "children": _pairs,
     "epsilons": _epsilons,
+    "cell_epsilons": _epsilons,
     "growth": _growth,
     "query": _query,
     "values": _values,

@@ -145,8 +145,9 @@ class Reckoning:
                 request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
             ):
                 self._parent |= dict.fromkeys(children, node)
-        for node, epsilon in zip(request.query.nodes.tolist(), request.query.epsilons, strict=True):
-            self._price[node] = self._price.get(node, Fraction(0)) + epsilon
+        for prices in (value for name, value in vars(request.query).items() if name.endswith("epsilons")):
+            for node, epsilon in zip(request.query.nodes.tolist(), prices, strict=True):
+                self._price[node] = self._price.get(node, Fraction(0)) + epsilon
 
     @property
     def spent(self) -> Fraction:

@@ -28,6 +28,7 @@ from hedgerow.messages import (
     CountSplits,
     Grow,
     Nominate,
+    NominateAndCount,
     Query,
 )
 from hedgerow.privacy.ledger import Ledger
@@ -68,6 +69,13 @@ KINDS: dict[str, Callable[[list[int], Fraction | float], Query]] = {
     ),
     "cells of every split": lambda nodes, price: CountSplits(np.array(nodes), [price] * len(nodes)),
     "histograms": lambda nodes, price: CountColumns(np.array(nodes), [price] * len(nodes)),
+    "a choice and its cells": lambda nodes, price: NominateAndCount(
+        np.array(nodes),
+        [Criterion.gini] * len(nodes),
+        "permute_and_flip",
+        [price / 3] * len(nodes),
+        [2 * price / 3] * len(nodes),
+    ),
 } | {
     f"{selector}, {criterion.name}": lambda nodes, price, selector=selector, criterion=criterion: Nominate(  # type: ignore[misc]
         np.array(nodes), [criterion] * len(nodes), selector, [price] * len(nodes)
@@ -142,6 +150,37 @@ def test_nothing_is_said_about_an_unknown_node(kind: str) -> None:
         with pytest.raises(HedgerowError, match="does not exist"):
             asked.answer(KINDS[kind](nodes, ONE))
     assert asked.ledger.spent == 0
+
+
+@pytest.mark.parametrize("noise", [SeededNoise(1), NoNoise()])
+def test_a_choice_with_its_cells_is_a_choice_and_then_its_cells(noise: Noise) -> None:
+    """The same answers, and the same account, in one request."""
+    grant: Fraction | float = math.inf if isinstance(noise, NoNoise) else Fraction(2)
+    together, apart = (holder(TABLES["full"], noise, grant) for _ in range(2))
+    for asked in (together, apart):
+        asked.grow(growth(0, 0, 1, 2))
+    nodes, criteria = np.array([1, 2]), [Criterion.gini, Criterion.entropy]
+    choose, count = (
+        ([math.inf] * 2, [math.inf] * 2)
+        if isinstance(noise, NoNoise)
+        else ([Fraction(1, 3), Fraction(1, 2)], [Fraction(1, 4), Fraction(1, 5)])
+    )
+    answer = together.answer(NominateAndCount(nodes, criteria, "permute_and_flip", choose, count))
+    splits = apart.answer(Nominate(nodes, criteria, "permute_and_flip", choose))
+    cells = apart.answer(CountCells(nodes, splits, count))
+    assert answer[:, 0].tolist() == splits.tolist()
+    assert answer[:, 1:].reshape(cells.shape).tolist() == cells.tolist()
+    assert together.ledger.entries == apart.ledger.entries
+    assert together.ledger.spent == apart.ledger.spent
+
+
+@pytest.mark.parametrize(("choose", "count"), [(2, 1), (1, 2)])
+def test_a_choice_and_its_cells_are_paid_for_together(choose: int, count: int) -> None:
+    asked = holder(TABLES["full"], Broken(), grant=ONE)  # type: ignore[arg-type]
+    prices = [[Fraction(share, 3) + Fraction(1, 1000)] for share in (choose, count)]
+    with pytest.raises(BudgetExceeded, match="choice of a split and cells of a split"):
+        asked.answer(NominateAndCount(np.array([0]), [Criterion.gini], "permute_and_flip", *prices))
+    assert (asked.ledger.spent, asked.ledger.entries) == (0, [])
 
 
 def test_a_node_is_split_once_and_in_one_way() -> None:

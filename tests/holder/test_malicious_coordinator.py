@@ -32,6 +32,7 @@ from hedgerow.messages import (
     CountRows,
     Grow,
     Nominate,
+    NominateAndCount,
     Query,
     Refusal,
     Request,
@@ -42,7 +43,7 @@ from hedgerow.privacy.noise import SeededNoise
 
 SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
 N_SPLITS = len(SCHEMA.splits)
-METHODS = {"alpha": ("local", "noisy_columns", "noisy_counts"), "beta": ("local",)}
+METHODS = {"alpha": ("select", "local", "noisy_columns", "noisy_counts"), "beta": ("local",)}
 GRANTS = {
     name: StudyGrant(name, SCHEMA.hash, epsilon, max_rows=1000, methods=METHODS[name])
     for name, epsilon in (("alpha", Fraction(1)), ("beta", Fraction(3, 4)))
@@ -84,7 +85,7 @@ class Account:
         """The largest sum of prices on the way from any node up to the root."""
         parent = self.parent if parent is None else parent
         price = dict(self.price)
-        for node, epsilon in zip(extra.nodes.tolist(), extra.epsilons, strict=True) if extra else ():
+        for node, epsilon in paying(extra) if extra else ():
             price[node] = price.get(node, Fraction(0)) + epsilon
         sums = []
         for node in parent:
@@ -123,7 +124,7 @@ class Account:
             return False
         if isinstance(query, Nominate) and not all(divisible(node, *tree) for node in query.nodes.tolist()):
             return False
-        if min(query.epsilons) < Fraction(1, 2**40):
+        if min(epsilon for _, epsilon in paying(query)) < Fraction(1, 2**40):
             return False
         spent = self.spent(query, tree[1])
         return spent <= self.grant and (lifetime_left is None or spent <= lifetime_left)
@@ -132,11 +133,17 @@ class Account:
         tree = self.grown(request.growth)
         assert tree is not None
         self.split, self.parent = tree
-        for node, epsilon in zip(request.query.nodes.tolist(), request.query.epsilons, strict=True):
+        for node, epsilon in paying(request.query):
             assert isinstance(epsilon, Fraction)
             self.price[node] = self.price.get(node, Fraction(0)) + epsilon
-        self.releases += len(request.query.nodes)
+            self.releases += 1
         self.charged[request.identifier] = data
+
+
+def paying(query: Query) -> list[tuple[int, Any]]:
+    """Each release of a query: the node that it is about, and its price."""
+    prices = [query.epsilons, *([query.cell_epsilons] if isinstance(query, NominateAndCount) else [])]
+    return [pair for epsilons in prices for pair in zip(query.nodes.tolist(), epsilons, strict=True)]
 
 
 def divisible(node: int, split: dict[int, tuple[int, int, int]], parent: dict[int, int | None]) -> bool:
@@ -180,9 +187,11 @@ def queries(draw: st.DrawFn) -> Query:
     n = draw(st.sampled_from([1, 1, 2, 3]))
     nodes, epsilons = np.array([draw(numbers) for _ in range(n)]), [draw(prices) for _ in range(n)]
     kind = draw(st.sampled_from(Query.__args__))
-    if kind is Nominate:
+    if kind in {Nominate, NominateAndCount}:
         selector = draw(st.sampled_from(["permute_and_flip", "report_noisy_max", "luck"]))
-        return Nominate(nodes, [draw(st.sampled_from(Criterion)) for _ in range(n)], selector, epsilons)
+        criteria = [draw(st.sampled_from(Criterion)) for _ in range(n)]
+        too = [[draw(prices) for _ in range(n)]] if kind is NominateAndCount else []
+        return kind(nodes, criteria, selector, epsilons, *too)
     if kind is CountCells:
         return CountCells(nodes, np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)]), epsilons)
     return kind(nodes, epsilons)

@@ -207,8 +207,9 @@ def largest_path_sum(requests: list[Request]) -> Fraction | float:
                 request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
             ):
                 parent |= dict.fromkeys(pair, node)
-        for node, epsilon in zip(request.query.nodes.tolist(), request.query.epsilons, strict=True):
-            price[node] = price.get(node, Fraction(0)) + epsilon
+        for prices in (value for name, value in vars(request.query).items() if name.endswith("epsilons")):
+            for node, epsilon in zip(request.query.nodes.tolist(), prices, strict=True):
+                price[node] = price.get(node, Fraction(0)) + epsilon
     total: dict[int | None, Fraction | float] = {None: Fraction(0)}
     for node, above in parent.items():
         total[node] = total[above] + price.get(node, 0)

@@ -18,7 +18,7 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import Answer, CountRows, Grow, Nominate, Refusal, to_bytes
+from hedgerow.messages import Answer, CountRows, Grow, Nominate, NominateAndCount, Refusal, to_bytes
 from hedgerow.network.flare import carrier
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy, StudyChanged
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Stopped
@@ -219,6 +219,11 @@ def test_a_study_that_is_stopped_says_so(tmp_path: Path):
         (
             np.array([10**6]),
             Nominate(np.array([0]), [], "permute_and_flip", [Fraction(1)]),
+            "not in the schema",
+        ),
+        (
+            np.array([[10**6, 1, 2, 3, 4]]),
+            NominateAndCount(np.array([0]), [], "permute_and_flip", [Fraction(1)], [Fraction(1)]),
             "not in the schema",
         ),
         (np.array([-1]), Nominate(np.array([0]), [], "permute_and_flip", [Fraction(1)]), "not in the schema"),

@@ -26,6 +26,7 @@ from hedgerow.messages import (
     CountRows,
     CountSplits,
     Nominate,
+    NominateAndCount,
     Query,
     Refusal,
     Request,
@@ -39,11 +40,11 @@ from hedgerow.repeated import Epsilon
 LOG = logging.getLogger(__name__)
 
 ALL_QUERIES: tuple[type[Query], ...] = Query.__args__
-SELECTING = frozenset({CountRows, CountLabels, Nominate, CountCells})
+SELECTING = frozenset({CountRows, CountLabels, NominateAndCount})
 QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning asks
     "select": SELECTING,
     "paper": SELECTING,
-    "local": SELECTING,
+    "local": frozenset({CountRows, CountLabels, Nominate, CountCells}),
     "noisy_counts": frozenset({CountRows, CountLabels, CountSplits}),
     "noisy_columns": frozenset({CountRows, CountLabels, CountColumns}),
 }

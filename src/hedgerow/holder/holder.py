@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,10 +28,11 @@ from hedgerow.messages import (
     CountSplits,
     Grow,
     Nominate,
+    NominateAndCount,
     Query,
 )
 from hedgerow.paths import Paths
-from hedgerow.privacy.ledger import Ledger, Quote
+from hedgerow.privacy.ledger import Ledger, Price, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import Epsilon, IntArray, Repeated
@@ -50,6 +52,7 @@ WHAT: dict[type[Query], str] = {
     CountSplits: "cells of every split",
     CountColumns: "histograms of every column",
 }
+LAPLACE = "discrete Laplace"
 PURPOSE = {kind: i for i, kind in enumerate(WHAT)}
 
 
@@ -64,10 +67,10 @@ class Considered:
 
 @dataclass(frozen=True, eq=False)
 class Charged:
-    """A query that has been paid for, and the keys [node] of its seeded noise."""
+    """A query that has been paid for, and the keys [node] of the seeded noise of each of its releases."""
 
     query: Query
-    keys: NDArray[np.uint64]
+    keys: Sequence[NDArray[np.uint64]]
 
 
 class Holder:
@@ -98,7 +101,7 @@ class Holder:
     def grow(self, announcement: Grow) -> None:
         """Follow the coordinator's tree: partition the rows of the nodes that it has split."""
         growth = self._new(announcement)
-        self.ledger.book(self.ledger.quote([], "", "", [], divisions(growth)))
+        self.ledger.book(self.ledger.quote([], [], divisions(growth)))
         self._follow(growth)
 
     def answer(self, query: Query) -> IntArray:
@@ -117,7 +120,7 @@ class Holder:
         self._check(query)
         if isinstance(query, Nominate):
             self._check_divisible(growth, query.nodes, born)
-        quote = self.ledger.quote(query.nodes.tolist(), *in_words(query), query.epsilons, divisions(growth))
+        quote = self.ledger.quote(query.nodes.tolist(), prices_of(query), divisions(growth))
         self._check_scale(query)
         return Considered(growth, query, quote)
 
@@ -125,7 +128,8 @@ class Holder:
         """Book a request that was considered last; the noise of its answer is settled, but not drawn."""
         self.ledger.book(considered.quote)
         self._follow(considered.growth)
-        return Charged(considered.query, self._keys(considered.query))
+        query = considered.query
+        return Charged(query, [self._keys(query.nodes, kind) for kind in releases_of(query)])
 
     def _new(self, growth: Grow) -> Grow | None:
         """What an announcement adds to what is known; refused unless each node is split once, by one split.
@@ -189,13 +193,8 @@ class Holder:
                 raise Refused(f"there is no selector {query.selector!r}.")
             if Criterion.root_gini in Repeated.of(query.criteria).items and n_classes != 2:
                 raise Refused("root gini needs two classes.")
-        a_node = {
-            CountLabels: n_classes,
-            CountCells: 2 * n_classes,
-            CountSplits: 2 * n_classes * n_splits,
-            CountColumns: n_classes * int(self.schema.n_bins.sum()),
-        }.get(type(query), 1)
-        if 16 * a_node * len(query.nodes) > MOST_BYTES:  # eight bytes a number, and room to spare
+        # Eight bytes a number, and room to spare.
+        if 16 * math.prod(shape_of(query, self.schema)) > MOST_BYTES:
             raise Refused("the answer would be too long for a message; ask about fewer nodes at a time.")
 
     def _check_divisible(self, growth: Grow | None, nodes: IntArray, born: dict[int, int]) -> None:
@@ -209,27 +208,33 @@ class Holder:
 
     def _check_scale(self, query: Query) -> None:
         """Refuse an epsilon so small that no sampler, or no message, could hold the noise."""
-        sensitivity, largest = self._histograms(query), LARGEST_NOISE
-        if isinstance(query, Nominate):
-            n_classes, n_rows = self.schema.n_classes, self._max_rows
-            sensitivity = max(
-                score_sensitivity(c, n_classes, n_rows) for c in Repeated.of(query.criteria).items
-            )
-            largest = LARGEST_SCALE
-        if sensitivity > largest * min(Repeated.of(query.epsilons).items):
-            raise Refused("an epsilon is so small that its noise would not fit a message.")
+        for kind, price in zip(releases_of(query), prices_of(query), strict=True):
+            sensitivity, largest = self._histograms(kind), LARGEST_NOISE
+            if isinstance(query, Nominate) and kind is Nominate:
+                n_classes, n_rows = self.schema.n_classes, self._max_rows
+                sensitivity = max(
+                    score_sensitivity(c, n_classes, n_rows) for c in Repeated.of(query.criteria).items
+                )
+                largest = LARGEST_SCALE
+            if sensitivity > largest * min(Repeated.of(price.epsilons).items):
+                raise Refused("an epsilon is so small that its noise would not fit a message.")
 
-    def _histograms(self, query: Query) -> int:
+    def _histograms(self, kind: type[Query]) -> int:
         """In how many histograms of a query's answer a row is counted: the sensitivity of its counts."""
         kinds = {CountSplits: len(self.schema.splits), CountColumns: len(self.schema.columns)}
-        return kinds.get(type(query), 1)
+        return kinds.get(kind, 1)
 
     def release(self, charged: Charged) -> IntArray:
         """The noisy answer to a query that has been charged. Seeded noise is the same every time."""
         rows, query = self._rows, charged.query
         match query:
+            case NominateAndCount():
+                splits = self._nominate(query, charged.keys[0])
+                cells = rows.cells(query.nodes, splits)
+                noisy = self._noisy(CountCells, query.cell_epsilons, charged.keys[1], cells)
+                return np.concatenate([splits[:, None], noisy.reshape(len(splits), -1)], axis=1)
             case Nominate():
-                return self._nominate(query, charged.keys)
+                return self._nominate(query, charged.keys[0])
             case CountRows():
                 counts = rows.label_counts(query.nodes).sum(axis=1, keepdims=True)
             case CountLabels():
@@ -240,7 +245,7 @@ class Holder:
                 counts = rows.all_cells(query.nodes)
             case CountColumns():
                 counts = rows.columns(query.nodes)
-        return self._noisy(query, charged.keys, counts)
+        return self._noisy(type(query), query.epsilons, charged.keys[0], counts)
 
     def _nominate(self, query: Nominate, keys: NDArray[np.uint64]) -> IntArray:
         """Selection on V = -F(left) - F(right), in fixed point, among the splits that a node's path leaves undecided.
@@ -273,9 +278,11 @@ class Holder:
                 )
         return chosen
 
-    def _noisy(self, query: Query, keys: NDArray[np.uint64], counts: IntArray) -> IntArray:
+    def _noisy(
+        self, kind: type[Query], prices: Sequence[Epsilon], keys: NDArray[np.uint64], counts: IntArray
+    ) -> IntArray:
         """Noise of scale (histograms) / epsilon: a row changes one cell of each histogram by one."""
-        epsilons, histograms = Repeated.of(query.epsilons), self._histograms(query)
+        epsilons, histograms = Repeated.of(prices), self._histograms(kind)
         if math.inf in epsilons.items:
             return counts
         flat = counts.reshape(len(counts), -1)
@@ -283,14 +290,14 @@ class Holder:
             flat, epsilons.map(lambda epsilon: histograms / Fraction(epsilon)), keys
         ).reshape(counts.shape)
 
-    def _keys(self, query: Query) -> NDArray[np.uint64]:
+    def _keys(self, nodes: IntArray, kind: type[Query]) -> NDArray[np.uint64]:
         """A number for each release, by the node's path, the kind of query, and how often it was asked.
 
         So seeded noise does not depend on the order in which nodes are asked, and never repeats.
         """
         if not isinstance(self._noise, SeededNoise):
-            return np.zeros(len(query.nodes), dtype=np.uint64)  # nobody looks at them
-        places, purpose = self._places(query.nodes), PURPOSE[type(query)]
+            return np.zeros(len(nodes), dtype=np.uint64)  # nobody looks at them
+        places, purpose = self._places(nodes), PURPOSE[kind]
         times = self._asked[places, purpose] + _earlier(places)
         np.add.at(self._asked[:, purpose], places, 1)
         return _mixed(
@@ -302,9 +309,35 @@ def _fraction(epsilon: Epsilon) -> Fraction:
     return Fraction(epsilon)
 
 
-def in_words(query: Query) -> tuple[str, str]:
-    """The mechanism that answers a query, and what it asks for, as a ledger has them."""
-    return query.selector if isinstance(query, Nominate) else "discrete Laplace", WHAT[type(query)]
+def releases_of(query: Query) -> tuple[type[Query], ...]:
+    """The mechanisms that answer a query, each named by the query that has it alone."""
+    return (Nominate, CountCells) if isinstance(query, NominateAndCount) else (type(query),)
+
+
+def prices_of(query: Query) -> list[Price]:
+    """What the releases that answer a query cost, as a ledger has them."""
+    epsilons = [query.epsilons, *([query.cell_epsilons] if isinstance(query, NominateAndCount) else [])]
+    return [
+        Price(
+            query.selector if isinstance(query, Nominate) and kind is Nominate else LAPLACE, WHAT[kind], price
+        )
+        for kind, price in zip(releases_of(query), epsilons, strict=True)
+    ]
+
+
+def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
+    """The shape of the answer to a query."""
+    n_classes = schema.n_classes
+    a_node: dict[type[Query], tuple[int, ...]] = {
+        CountRows: (1,),
+        CountLabels: (n_classes,),
+        Nominate: (),
+        NominateAndCount: (1 + 2 * n_classes,),
+        CountCells: (2, n_classes),
+        CountSplits: (len(schema.splits), 2, n_classes),
+        CountColumns: (int(schema.n_bins.sum()), n_classes),
+    }
+    return (len(query.nodes), *a_node[type(query)])
 
 
 def divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hedgerow.budget import NodeBudgets, priced
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import laplace_variance, on_simplex
-from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate
+from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate, NominateAndCount
 from hedgerow.network import Network
 from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray, Repeated
@@ -78,10 +78,11 @@ class SelectSplit:
         epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        [splits] = network.ask(_nomination(nodes, self.selector, budgets, epsilon))
-        epsilons = priced(budgets.count, epsilon)
-        [cells] = network.ask(CountCells(nodes, splits, epsilons))
-        return Evaluation(splits, cells.astype(np.float64), _variances(network, epsilons))
+        to_select, to_count = priced(budgets.select, epsilon), priced(budgets.count, epsilon)
+        query = NominateAndCount(nodes, budgets.criteria(), self.selector, to_select, to_count)
+        [answer] = network.ask(query)
+        cells = answer[:, 1:].reshape(len(nodes), 2, -1).astype(np.float64)
+        return Evaluation(answer[:, 0], cells, _variances(network, to_count))
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class LocalSelection:
         epsilon: Epsilon,
     ) -> Evaluation:
         """See `PrivateSplit.evaluate`."""
-        ballots = np.stack(network.ask(_nomination(nodes, self.selector, budgets, epsilon)), axis=1)
+        query = Nominate(nodes, budgets.criteria(), self.selector, priced(budgets.select, epsilon))
+        ballots = np.stack(network.ask(query), axis=1)
         ballots.sort(axis=1)
         is_new = np.diff(ballots, axis=1, prepend=-1) != 0
         place, splits = np.nonzero(is_new)[0], ballots[is_new]
@@ -165,10 +167,6 @@ class NoisyCounts:
         best = _best_of_groups(potentials, place)
         chosen = best % len(schema.splits)
         return Evaluation(chosen, flat[best], _variances(network, epsilons, shares) * n_summed[chosen])
-
-
-def _nomination(nodes: IntArray, selector: str, budgets: NodeBudgets, epsilon: Epsilon) -> Nominate:
-    return Nominate(nodes, budgets.criteria(), selector, priced(budgets.select, epsilon))
 
 
 def _potentials(cells: NDArray[np.float64], criteria: IntArray) -> NDArray[np.float64]:

@@ -55,6 +55,15 @@ class Release:
 
 
 @dataclass(frozen=True, eq=False)
+class Price:
+    """What a release costs at each of the parts that it is about, and what it is."""
+
+    mechanism: str
+    what: str
+    epsilons: Sequence[Epsilon]
+
+
+@dataclass(frozen=True, eq=False)
 class Quote:
     """What a ledger would be after something that has not been booked yet."""
 
@@ -64,7 +73,7 @@ class Quote:
     depths: IntArray
     divisions: Mapping[int, tuple[int, ...]]
     born: Mapping[int, int]
-    release: Release | None
+    releases: Sequence[Release]
 
 
 class Ledger:
@@ -167,63 +176,72 @@ class Ledger:
 
     def divide(self, part: int, into: Iterable[int]) -> None:
         """The rows of a part are divided, each into exactly one of the new parts; once only."""
-        self.book(self.quote([], "", "", [], {part: tuple(into)}))
+        self.book(self.quote([], [], {part: tuple(into)}))
 
     def charge(self, parts: Sequence[int], mechanism: str, what: str, epsilons: Sequence[Epsilon]) -> None:
         """Book one release about each part, or refuse them all and book nothing."""
-        self.book(self.quote(parts, mechanism, what, epsilons))
+        self.book(self.quote(parts, [Price(mechanism, what, epsilons)]))
 
     def quote(
         self,
         parts: Sequence[int],
-        mechanism: str,
-        what: str,
-        epsilons: Sequence[Epsilon],
+        prices: Sequence[Price],
         divisions: Mapping[int, tuple[int, ...]] = NO_DIVISIONS,
     ) -> Quote:
-        """What the account would be after some divisions, then one release about each part. Books nothing.
+        """What the account would be after some divisions, then releases about each part at these prices. Books nothing.
 
         Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
         """
         born = self._born(divisions)
         if unknown := set(parts) - self._place.keys() - born.keys():
             raise Refused(f"part {min(unknown)} is unknown; nothing is released about it.")
-        prices = Repeated.of(epsilons)
-        for epsilon in prices.items:
-            if not epsilon > 0:
-                raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-        prices = Repeated([_exact(epsilon) * self._factor for epsilon in prices.items], prices.which)
-        finite = [price for price in prices.items if isinstance(price, Fraction)]
-        unit = math.lcm(self._unit, *(price.denominator for price in finite))
+        costs = [self._cost(price.epsilons, len(parts)) for price in prices]
+        each = [epsilon for cost in costs for epsilon in cost.items]
+        finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
+        unit = math.lcm(self._unit, *(epsilon.denominator for epsilon in finite))
         if unit.bit_length() > MOST_BITS:
             raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
-        reached, which = self._reached(parts, divisions, born, prices.which)
-        units = [int(price * unit) if isinstance(price, Fraction) else 0 for price in prices.items]
+        places = self._places(parts, born)
+        reached, payer = self._reached(parts, places, divisions, born)
+        units = [[int(e * unit) if isinstance(e, Fraction) else 0 for e in cost.items] for cost in costs]
         finer = unit // self._unit
-        most = int(self._sums.max()) * finer + max(units, default=0) * len(reached)
+        most = int(self._sums.max()) * finer + sum(max(u, default=0) for u in units) * len(reached)
         kind: Any = np.int64 if max(most, finer) < 2**63 else object
         parents = [self._place[part] for part in divisions for _ in divisions[part]]
         sums = self._sums.astype(kind) * finer
         sums = np.concatenate([sums, sums[parents]])
         depths = np.concatenate([self._depths, self._depths[parents] + 1])
-        np.add.at(sums, reached, np.array(units, dtype=kind)[which])
+        for cost, in_units in zip(costs, units, strict=True):
+            np.add.at(sums, reached, np.array(in_units, dtype=kind)[cost.which[payer]])
 
         spent = self._spent
         if len(reached):
             total: Epsilon = Fraction(int(sums[reached].max()), unit)
-            if len(finite) < len(prices.items):
+            if len(finite) < len(each):
                 total = math.inf
             if total > self.grant:
+                what = " and ".join(price.what for price in prices)
                 raise BudgetExceeded(
                     f"{what} would bring the spending to {_number(total)}, above the granted "
                     f"{_number(self.grant)}; nothing was released or charged."
                 )
             spent = max(spent, total)
-        release = None
-        if len(parts):
-            release = Release(parts, depths[self._places(parts, born)], mechanism, what, prices)
-        return Quote(spent, unit, sums, depths, divisions, born, release)
+        releases = [
+            Release(parts, depths[places], price.mechanism, price.what, cost)
+            for price, cost in zip(prices, costs, strict=True)
+        ]
+        return Quote(spent, unit, sums, depths, divisions, born, releases)
+
+    def _cost(self, epsilons: Sequence[Epsilon], n_parts: int) -> Repeated[Epsilon]:
+        """What a release is booked at, exactly."""
+        prices = Repeated.of(epsilons)
+        if len(prices) != n_parts:
+            raise ValueError(f"{len(prices)} prices for {n_parts} parts")
+        for epsilon in prices.items:
+            if not epsilon > 0:
+                raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
+        return Repeated([_exact(epsilon) * self._factor for epsilon in prices.items], prices.which)
 
     def _born(self, divisions: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
         """The places of new parts; only old parts are divided, and only once."""
@@ -238,32 +256,32 @@ class Ledger:
             )
         return dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
 
-    def _places(self, parts: Iterable[int], born: Mapping[int, int]) -> list[int]:
-        return [born[part] if part in born else self._place[part] for part in parts]
+    def _places(self, parts: Iterable[int], born: Mapping[int, int]) -> IntArray:
+        places = [born[part] if part in born else self._place[part] for part in parts]
+        return np.array(places, dtype=np.int64)
 
     def _reached(
         self,
         parts: Sequence[int],
+        places: IntArray,
         divisions: Mapping[int, tuple[int, ...]],
         born: Mapping[int, int],
-        which: IntArray,
-    ) -> tuple[list[int], IntArray]:
-        """The places of all parts that pay for a release about each of `parts`, and which of the prices.
+    ) -> tuple[IntArray, IntArray]:
+        """The places of all parts that pay for a release about each of `parts`, and for which of them they pay.
 
         A release about a part is about all that it has been divided into too.
         """
         if self._into.keys().isdisjoint(parts) and divisions.keys().isdisjoint(parts):
-            return self._places(parts, born), which
+            return places, np.arange(len(parts))
         below = [self._places(_below(part, self._into, divisions), born) for part in parts]
-        return [*chain.from_iterable(below)], np.repeat(which, [len(places) for places in below])
+        return np.concatenate(below), np.repeat(np.arange(len(parts)), [len(reached) for reached in below])
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
         self._place.update(quote.born)
         self._into.update(quote.divisions)
-        if quote.release is not None:
-            self._releases.append(quote.release)
+        self._releases += quote.releases
 
 
 def _below(part: int, *pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:

@@ -14,14 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import HedgerowError, InvalidMessage, Refused
-from hedgerow.holder.holder import divisions, in_words
+from hedgerow.holder.holder import divisions, prices_of, shape_of
 from hedgerow.messages import (
     Answer,
-    CountCells,
-    CountColumns,
-    CountLabels,
-    CountRows,
-    CountSplits,
     Grow,
     Nominate,
     Query,
@@ -35,7 +30,6 @@ from hedgerow.network.flare.answers import AnswerFile
 from hedgerow.network.flare.study import Study
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.repeated import IntArray
-from hedgerow.schema import Schema
 
 # Carries one request to the named holders; the replies of those who replied within so many seconds.
 Send = Callable[[Sequence[str], bytes, float], Mapping[str, bytes]]
@@ -138,7 +132,7 @@ class FlareNetwork:
         for holder in self._active:
             ledger = self.ledgers[holder]
             parts, division = query.nodes.tolist(), divisions(request.growth)
-            ledger.book(ledger.quote(parts, *in_words(query), query.epsilons, division))
+            ledger.book(ledger.quote(parts, prices_of(query), division))
         self._tell(
             Round(
                 number=number,
@@ -217,26 +211,12 @@ class FlareNetwork:
         ):
             raise InvalidMessage(f"{holder} sent something else than the answer to {request.identifier}.")
         schema, values = self._study.schema, message.values
-        if values.shape != _shape(request.query, schema):
+        if values.shape != shape_of(request.query, schema):
             raise InvalidMessage(f"{holder} answered {request.identifier} in another shape than asked for.")
-        if isinstance(request.query, Nominate) and not ((values >= 0) & (values < len(schema.splits))).all():
+        nominees = values.reshape(len(values), -1)[:, 0]
+        if (
+            isinstance(request.query, Nominate)
+            and not ((nominees >= 0) & (nominees < len(schema.splits))).all()
+        ):
             raise InvalidMessage(f"{holder} nominated a split that is not in the schema.")
         return values
-
-
-def _shape(query: Query, schema: Schema) -> tuple[int, ...]:
-    """The shape of the answer to a query."""
-    n, classes = len(query.nodes), schema.n_classes
-    match query:
-        case Nominate():
-            return (n,)
-        case CountRows():
-            return (n, 1)
-        case CountLabels():
-            return (n, classes)
-        case CountCells():
-            return (n, 2, classes)
-        case CountSplits():
-            return (n, len(schema.splits), 2, classes)
-        case CountColumns():
-            return (n, int(schema.n_bins.sum()), classes)
