@@ -186,7 +186,13 @@ class GroupedRows:
         by_subtraction = self._by_subtraction(places)
         counted, rest = places[~by_subtraction], places[by_subtraction]
         self._count(counted)
-        _subtract(self._store, self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest])
+        parents, siblings, targets = self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest]
+        run_all(
+            lambda part: _subtract(
+                self._store, parents[slice(*part)], siblings[slice(*part)], targets[slice(*part)]
+            ),
+            even_parts(len(rest), at_least=32),
+        )
 
     def _by_subtraction(self, places: IntArray) -> NDArray[np.bool_]:
         """Which of the new histograms are quicker made by subtraction."""
@@ -209,9 +215,10 @@ class GroupedRows:
         work = _Work(self._ranges[places], turns=TURNS if self._n_cells <= CELLS_WORTH_A_TURN else 1)
         targets = self._row[places]
         spare = np.zeros((len(work.parts), self._n_cells), dtype=np.int32)
-        _clear(self._store, targets)
 
         def count(part: tuple[int, int, int, int]) -> None:
+            first, last, begin, _ = part
+            _clear(self._store, targets[first + (begin > work.ranges[first, 0]) : last + 1])
             for matrix, offsets in self._matrices:
                 _count(
                     matrix, self._order, self._label_bits, work.ranges, *part, offsets, self.schema.n_classes,
@@ -364,37 +371,34 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 @compiled
 def _score(histograms, bin_start, split_range, splits, n_classes, criteria, out):  # type: ignore[no-untyped-def]
-    """-F(left) - F(right) of every split of every node, column by column, from prefix sums over the bins."""
-    most_bins, most_splits = 0, 0
+    """-F(left) - F(right) of every split of every node, from prefix sums over the bins of a column."""
+    n_splits = len(splits)
+    most_bins = 0
     for column in range(len(split_range)):
         most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
-        most_splits = max(most_splits, split_range[column, 1] - split_range[column, 0])
     prefix = np.zeros((n_classes, most_bins + 1))
-    left = np.empty((n_classes, most_splits))
-    right = np.empty((n_classes, most_splits))
-    impurity, total, work = np.empty(most_splits), np.empty(most_splits), np.empty(most_splits)
+    left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
+    impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
     for node in range(len(histograms)):
         histogram = histograms[node]
         for column in range(len(split_range)):
-            begin = split_range[column, 0]
-            n = split_range[column, 1] - begin
             first_cell = bin_start[column] * n_classes
             n_bins = bin_start[column + 1] - bin_start[column]
             for a in range(n_classes):
                 for b in range(n_bins):
                     prefix[a, b + 1] = prefix[a, b] + histogram[first_cell + b * n_classes + a]
-                for s in range(n):
-                    also = splits[begin + s, 3]
-                    goes_left = prefix[a, splits[begin + s, 2] + 1] - prefix[a, splits[begin + s, 1]]
+                for s in range(split_range[column, 0], split_range[column, 1]):
+                    goes_left = prefix[a, splits[s, 2] + 1] - prefix[a, splits[s, 1]]
+                    also = splits[s, 3]
                     if also >= 0:
                         goes_left += histogram[first_cell + also * n_classes + a]
                     left[a, s] = goes_left
                     right[a, s] = prefix[a, n_bins] - goes_left
-            impurity[:n] = 0.0
-            add_impurities(left[:, :n], criteria[node], total[:n], work[:n], impurity[:n])
-            add_impurities(right[:, :n], criteria[node], total[:n], work[:n], impurity[:n])
-            for s in range(n):
-                out[node, begin + s] = -impurity[s]
+        impurity[:] = 0.0
+        add_impurities(left, criteria[node], total, work, impurity)
+        add_impurities(right, criteria[node], total, work, impurity)
+        for s in range(n_splits):
+            out[node, s] = -impurity[s]
 
 
 @compiled
