@@ -261,11 +261,11 @@ def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
     if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
         raise InvalidMessage("a list has distinct items, and which of them stands where.")
     which, distinct = _numbers(value["which"]), value["distinct"]
-    named, first = np.unique(which, return_index=True)
-    if not isinstance(distinct, list) or len(named) != len(distinct) or named[-1] != len(distinct) - 1:
+    newest = np.maximum.accumulate(which)
+    if not isinstance(distinct, list) or newest[-1] != len(distinct) - 1:
         raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
     items = [parse(item) for item in distinct]
-    if len(set(items)) < len(items) or (np.diff(first) < 0).any():
+    if len(set(items)) < len(items) or which[0] != 0 or (newest[1:] - newest[:-1] > 1).any():
         raise InvalidMessage("a list has its items once each, in the order in which they are named.")
     return Repeated(items, which)
 

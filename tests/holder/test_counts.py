@@ -48,13 +48,13 @@ class Rows:
         return ((rule.first <= b) & (b <= rule.last)) | (b == rule.also)
 
     def histogram(self, members):
-        """[bin x class] of the rows `members`, which may repeat, column after column."""
+        """[class, bin] of the rows `members`, which may repeat, column after column."""
         k = self.schema.n_classes
         parts = [
-            np.bincount(b[members] * k + self.labels[members], minlength=n * k)
+            np.bincount(b[members] + n * self.labels[members], minlength=n * k).reshape(k, n)
             for b, n in zip(self.bins.T, self.schema.n_bins, strict=True)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(parts, axis=1)
 
     def cells(self, members, split):
         left = self.goes_left(split)[members]
@@ -70,7 +70,7 @@ def all_numeric(schema):
 
 def histograms(grouped, nodes):
     nodes = np.array(nodes, dtype=np.int64)
-    out = np.full((len(nodes), grouped._n_cells), -1)
+    out = np.full((len(nodes), *grouped._store.shape[1:]), -1)
     for here, found in grouped.histograms(nodes):
         out[here] = found
     return out

@@ -59,7 +59,8 @@ def two_sided(n_classes: int) -> GroupedRows:
 def scores(sides: Counts, criterion: Criterion) -> NDArray[np.float64]:
     """V of class counts [table, side x class], as the holder computes it."""
     rows = two_sided(sides.shape[1] // 2)
-    return rows.scores(sides.astype(np.int32), criterion)[:, 0]
+    by_class = sides.reshape(len(sides), 2, -1).swapaxes(1, 2)
+    return rows.scores(np.ascontiguousarray(by_class, dtype=np.int32), criterion)[:, 0]
 
 
 # ---- The weighted impurity F -----------------------------------------------------------------------------------

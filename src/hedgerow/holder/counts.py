@@ -6,6 +6,7 @@ label in the lowest bits. Splitting a node partitions its range; the codes are n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ NONE = -1
 
 
 class GroupedRows:
-    """The rows of every node, and `[node, bin, class]` histograms of them.
+    """The rows of every node, and `[node, class, bin]` histograms of them.
 
     `rows` restricts the table to a sample, by index, without copying it.
     """
@@ -52,14 +53,15 @@ class GroupedRows:
         self._place = {ROOT: 0}  # of a node, in the arrays that follow; a right child's is next to the left's
         self._ranges = np.array([[0, len(self._order)]])
         self._parent = np.array([NONE])
-        self._n_cells = int(schema.bin_start[-1]) * schema.n_classes
+        shape = schema.n_classes, int(schema.bin_start[-1])  # of a histogram, all columns' bins in a row
+        self._n_cells = math.prod(shape)
         # The newest histograms, in a ring: a row of the store holds that of the node at its `_owner`, a place.
         n_stored = max(6, MEMORY // max(4 * self._n_cells, 1))
-        self._store = np.empty((n_stored, self._n_cells), dtype=np.int32)
+        self._store = np.empty((n_stored, *shape), dtype=np.int32)
         self._owner = np.full(n_stored, NONE)
         self._row = np.array([NONE])  # [place], of the store
         self._next_row = 0
-        offsets = (schema.bin_start[:-1] * schema.n_classes).astype(np.uint64)
+        offsets = schema.bin_start[:-1].astype(np.uint64)
         self._matrices = [
             (matrix, offsets[codes.places[:, 0] == is_wide])
             for is_wide, matrix in ((0, codes.narrow), (1, codes.wide))
@@ -100,7 +102,7 @@ class GroupedRows:
         )
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts]]:
-        """Batches of (positions in `nodes`, histograms [node, bin x class]); each is good until the next one."""
+        """Batches of (positions in `nodes`, histograms [node, class, bin]); each is good until the next one."""
         places = self._places(nodes)
         batch = len(self._store) // 3  # the parents of a batch, and those of the next, fit beside it
         for start in range(0, len(nodes), batch):
@@ -114,7 +116,7 @@ class GroupedRows:
         schema = self.schema
         out = np.empty((len(histograms), len(schema.splits)))
         which = np.broadcast_to(np.asarray(criteria, dtype=np.int64), len(histograms)).copy()
-        args = schema.bin_start, schema.split_range, schema.split_table, schema.n_classes
+        args = schema.bin_start, schema.split_range, schema.split_table
         run_all(
             lambda part: _score(histograms[slice(*part)], *args, which[slice(*part)], out[slice(*part)]),
             even_parts(len(histograms), at_least=8),
@@ -128,9 +130,7 @@ class GroupedRows:
         for here, histograms in self.histograms(distinct):
             mine = np.flatnonzero((place >= here[0]) & (place <= here[-1]))
             rules = self.schema.split_table[splits[mine]]
-            out[mine] = _cells(
-                histograms, place[mine] - here[0], self.schema.bin_start, rules, self.schema.n_classes
-            )
+            out[mine] = _cells(histograms, place[mine] - here[0], self.schema.bin_start, rules)
         return out
 
     def all_cells(self, nodes: IntArray) -> IntArray:
@@ -142,8 +142,8 @@ class GroupedRows:
 
     def columns(self, nodes: IntArray) -> IntArray:
         """A histogram of every column, one after another: [node, bin, class]."""
-        batches = [histograms for _, histograms in self.histograms(nodes)]
-        return np.concatenate(batches).astype(np.int64).reshape(len(nodes), -1, self.schema.n_classes)
+        batches = [histograms.astype(np.int64).swapaxes(1, 2) for _, histograms in self.histograms(nodes)]
+        return np.concatenate(batches)
 
     def label_counts(self, nodes: IntArray) -> IntArray:
         """Class counts of each node: [node, class]."""
@@ -214,15 +214,15 @@ class GroupedRows:
             return
         work = _Work(self._ranges[places], turns=TURNS if self._n_cells <= CELLS_WORTH_A_TURN else 1)
         targets = self._row[places]
-        spare = np.zeros((len(work.parts), self._n_cells), dtype=np.int32)
+        spare = np.zeros((len(work.parts), *self._store.shape[1:]), dtype=np.int32)
 
         def count(part: tuple[int, int, int, int]) -> None:
             first, last, begin, _ = part
             _clear(self._store, targets[first + (begin > work.ranges[first, 0]) : last + 1])
             for matrix, offsets in self._matrices:
                 _count(
-                    matrix, self._order, self._label_bits, work.ranges, *part, offsets, self.schema.n_classes,
-                    self._store, targets, spare[work.parts.index(part)],
+                    matrix, self._order, self._label_bits, work.ranges, *part, offsets, self._store, targets,
+                    spare[work.parts.index(part)],
                 )  # fmt: skip
 
         run_all(count, work.parts)
@@ -325,11 +325,11 @@ def _gather(scratch, ranges, first, last, begin, end, n_left, part, order):  # t
 
 @compiled
 def _count(  # type: ignore[no-untyped-def]
-    codes, order, label_bits, ranges, first, last, begin, end, offsets, n_classes, out, targets, spare
+    codes, order, label_bits, ranges, first, last, begin, end, offsets, out, targets, spare
 ):
     """Add the rows of a part to histograms. Unsigned indices spare the test for negative ones."""
     n_columns = codes.shape[1]
-    k, bits = np.uint64(n_classes), np.uint64(label_bits)
+    bits = np.uint64(label_bits)
     labels = (np.uint64(1) << bits) - np.uint64(1)
     for i in range(first, last + 1):
         start = begin if i == first else ranges[i, 0]
@@ -338,9 +338,9 @@ def _count(  # type: ignore[no-untyped-def]
         for j in range(start, stop):
             prefetch_row(codes, np.int64(np.uint64(order[min(j + AHEAD, stop - 1)]) >> bits))
             entry = np.uint64(order[j])
-            row, label = entry >> bits, entry & labels
+            row, of_class = entry >> bits, histogram[entry & labels]
             for f in range(n_columns):
-                histogram[offsets[f] + np.uint64(codes[row, f]) * k + label] += 1
+                of_class[offsets[f] + np.uint64(codes[row, f])] += 1
 
 
 @compiled
@@ -353,8 +353,9 @@ def _clear(store, rows):  # type: ignore[no-untyped-def]
 def _subtract(store, parents, siblings, targets):  # type: ignore[no-untyped-def]
     for i in range(len(targets)):
         whole, part, rest = store[parents[i]], store[siblings[i]], store[targets[i]]
-        for cell in range(len(rest)):
-            rest[cell] = whole[cell] - part[cell]
+        for a in range(rest.shape[0]):
+            for b in range(rest.shape[1]):
+                rest[a, b] = whole[a, b] - part[a, b]
 
 
 @compiled
@@ -370,30 +371,28 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _score(histograms, bin_start, split_range, splits, n_classes, criteria, out):  # type: ignore[no-untyped-def]
+def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: ignore[no-untyped-def]
     """-F(left) - F(right) of every split of every node, from prefix sums over the bins of a column."""
-    n_splits = len(splits)
+    n_classes, n_splits = histograms.shape[1], len(splits)
     most_bins = 0
     for column in range(len(split_range)):
         most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
-    prefix = np.zeros((n_classes, most_bins + 1))
+    prefix = np.zeros(most_bins + 1)
     left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
     impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
     for node in range(len(histograms)):
-        histogram = histograms[node]
         for column in range(len(split_range)):
-            first_cell = bin_start[column] * n_classes
-            n_bins = bin_start[column + 1] - bin_start[column]
             for a in range(n_classes):
-                for b in range(n_bins):
-                    prefix[a, b + 1] = prefix[a, b] + histogram[first_cell + b * n_classes + a]
+                bins = histograms[node, a, bin_start[column] : bin_start[column + 1]]
+                for b in range(len(bins)):
+                    prefix[b + 1] = prefix[b] + bins[b]
                 for s in range(split_range[column, 0], split_range[column, 1]):
-                    goes_left = prefix[a, splits[s, 2] + 1] - prefix[a, splits[s, 1]]
+                    goes_left = prefix[splits[s, 2] + 1] - prefix[splits[s, 1]]
                     also = splits[s, 3]
                     if also >= 0:
-                        goes_left += histogram[first_cell + also * n_classes + a]
+                        goes_left += bins[also]
                     left[a, s] = goes_left
-                    right[a, s] = prefix[a, n_bins] - goes_left
+                    right[a, s] = prefix[len(bins)] - goes_left
         impurity[:] = 0.0
         add_impurities(left, criteria[node], total, work, impurity)
         add_impurities(right, criteria[node], total, work, impurity)
@@ -402,8 +401,9 @@ def _score(histograms, bin_start, split_range, splits, n_classes, criteria, out)
 
 
 @compiled
-def _cells(histograms, which, bin_start, rules, n_classes):  # type: ignore[no-untyped-def]
+def _cells(histograms, which, bin_start, rules):  # type: ignore[no-untyped-def]
     """Cells [place, side, class] of rule i at node which[i]."""
+    n_classes = histograms.shape[1]
     out = np.zeros((len(which), 2, n_classes), dtype=np.int64)
     for i in range(len(which)):
         histogram = histograms[which[i]]
@@ -412,5 +412,5 @@ def _cells(histograms, which, bin_start, rules, n_classes):  # type: ignore[no-u
             goes_left = (rules[i, 1] <= b and b <= rules[i, 2]) or b == rules[i, 3]
             side = 0 if goes_left else 1
             for a in range(n_classes):
-                out[i, side, a] += histogram[(begin + b) * n_classes + a]
+                out[i, side, a] += histogram[a, begin + b]
     return out

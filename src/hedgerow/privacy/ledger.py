@@ -23,6 +23,7 @@ from hedgerow.errors import BudgetExceeded, Refused
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 
 WHOLE = 0
+NOWHERE = -1
 MOST_BITS = 2**13  # of the sums' denominator: more would only keep the holder busy
 NO_DIVISIONS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
@@ -193,8 +194,7 @@ class Ledger:
         Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
         """
         born = self._born(divisions)
-        if unknown := set(parts) - self._place.keys() - born.keys():
-            raise Refused(f"part {min(unknown)} is unknown; nothing is released about it.")
+        places = self._places(parts, born)
         costs = [self._cost(price.epsilons, len(parts)) for price in prices]
         each = [epsilon for cost in costs for epsilon in cost.items]
         finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
@@ -202,7 +202,6 @@ class Ledger:
         if unit.bit_length() > MOST_BITS:
             raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
-        places = self._places(parts, born)
         reached, payer = self._reached(parts, places, divisions, born)
         units = [[int(e * unit) if isinstance(e, Fraction) else 0 for e in cost.items] for cost in costs]
         finer = unit // self._unit
@@ -257,7 +256,9 @@ class Ledger:
         return dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
 
     def _places(self, parts: Iterable[int], born: Mapping[int, int]) -> IntArray:
-        places = [born[part] if part in born else self._place[part] for part in parts]
+        places = [born[part] if part in born else self._place.get(part, NOWHERE) for part in parts]
+        if NOWHERE in places:
+            raise Refused("nothing is released about a part that is unknown.")
         return np.array(places, dtype=np.int64)
 
     def _reached(
