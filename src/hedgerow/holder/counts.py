@@ -23,7 +23,8 @@ IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
 MEMORY = 48 * 2**20  # bytes of histograms that are kept for subtraction
-ROWS_WORTH_A_THREAD = 2_048
+ROWS_WORTH_A_THREAD = 16_384  # waking one takes as long as some 5,000 rows
+CELLS_WORTH_A_THREAD = 2**16
 ROWS_WORTH_A_TURN = 65_536
 TURNS = 4
 CELLS_WORTH_A_TURN = 2**18  # every part has a spare histogram
@@ -119,7 +120,7 @@ class GroupedRows:
         args = schema.bin_start, schema.split_range, schema.split_table
         run_all(
             lambda part: _score(histograms[slice(*part)], *args, which[slice(*part)], out[slice(*part)]),
-            even_parts(len(histograms), at_least=8),
+            even_parts(len(histograms), at_least=max(1, CELLS_WORTH_A_THREAD // self._n_cells)),
         )
         return out
 
@@ -186,13 +187,7 @@ class GroupedRows:
         by_subtraction = self._by_subtraction(places)
         counted, rest = places[~by_subtraction], places[by_subtraction]
         self._count(counted)
-        parents, siblings, targets = self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest]
-        run_all(
-            lambda part: _subtract(
-                self._store, parents[slice(*part)], siblings[slice(*part)], targets[slice(*part)]
-            ),
-            even_parts(len(rest), at_least=32),
-        )
+        _subtract(self._store, self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest])
 
     def _by_subtraction(self, places: IntArray) -> NDArray[np.bool_]:
         """Which of the new histograms are quicker made by subtraction."""
