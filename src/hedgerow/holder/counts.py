@@ -284,6 +284,14 @@ def _partition_by(codes, column, order, bits, start, stop, span, scratch):  # ty
 
 
 @compiled
+def _put_back(scratch, start, stop, n_left, left, right, order):  # type: ignore[no-untyped-def]
+    """Copy a partitioned segment: its left rows to `left` in order, its right rows to `right`."""
+    order[left : left + n_left] = scratch[start : start + n_left]
+    for j in range(stop - start - n_left):
+        order[right + j] = scratch[stop - 1 - j]
+
+
+@compiled
 def _partition(  # type: ignore[no-untyped-def]
     narrow, wide, order, label_bits, ranges, first, last, begin, end, rules, scratch, n_left
 ):
@@ -297,14 +305,18 @@ def _partition(  # type: ignore[no-untyped-def]
             n_left[i] = _partition_by(wide, column, order, bits, start, stop, span, scratch)
         else:
             n_left[i] = _partition_by(narrow, column, order, bits, start, stop, span, scratch)
+        if start == ranges[i, 0] and stop == ranges[i, 1]:  # while it is in the cache
+            _put_back(scratch, start, stop, n_left[i], start, start + n_left[i], order)
 
 
 @compiled
 def _gather(scratch, ranges, first, last, begin, end, n_left, part, order):  # type: ignore[no-untyped-def]
-    """Move a part's segments from scratch to their places among the other parts' segments of the node."""
+    """Move a part's segments of nodes that it shares from scratch to their places among the other parts' segments."""
     for i in range(first, last + 1):
         start = begin if i == first else ranges[i, 0]
         stop = end if i == last else ranges[i, 1]
+        if start == ranges[i, 0] and stop == ranges[i, 1]:
+            continue
         mine = n_left[part, i]
         before, all_left = 0, 0
         for p in range(len(n_left)):
@@ -312,10 +324,8 @@ def _gather(scratch, ranges, first, last, begin, end, n_left, part, order):  # t
             if p < part:
                 before += n_left[p, i]
         left = ranges[i, 0] + before
-        order[left : left + mine] = scratch[start : start + mine]
         right = ranges[i, 0] + all_left + (start - ranges[i, 0] - before)
-        for j in range(stop - start - mine):
-            order[right + j] = scratch[stop - 1 - j]
+        _put_back(scratch, start, stop, mine, left, right, order)
 
 
 @compiled
