@@ -24,7 +24,17 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import ROOT, CountCells, CountColumns, CountLabels, CountRows, CountSplits, Grow, Query
+from hedgerow.messages import (
+    ROOT,
+    CountCells,
+    CountColumns,
+    CountLabels,
+    CountRows,
+    CountSplits,
+    Grow,
+    NominateAndCount,
+    Query,
+)
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
 from hedgerow.privacy.ledger import Ledger
@@ -37,6 +47,7 @@ from hedgerow.tree import LEAF, Tree
 FALSE_ALARM = 1e-6  # that any audit of a suite passes its epsilon although the code is private
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(5))
 LEVELS = ("quick", "full")
+RUNS_A_QUERY = 500
 RUNS = {"quick": 8_000, "full": 40_000}  # selections a neighbour; what takes longer is run less often
 
 
@@ -164,7 +175,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Counting:
-    """A count released by the holder, at the root or at both of its children."""
+    """Counts released by the holder, at the root or at both of its children."""
 
     what: str  # one of COUNTS
     at: str = "root"
@@ -177,31 +188,34 @@ class Counting:
     def outcomes(
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
     ) -> list[Outcome]:
-        """See `Mechanism.outcomes`: every run is a new holder with noise of its own."""
-        query = self._query(epsilon)
-        growth = Grow(np.array([ROOT]), np.array([0]), np.array([[1, 2]]))
-        released = []
-        for own_seed in _seeds(seed, runs):
-            rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
-            holder = Holder(rows, SeededNoise(own_seed), Ledger(epsilon), neighbours.max_rows)
-            if self.at == "children":
-                holder.grow(growth)
-            released.append(tuple(holder.answer(query).ravel().tolist()))
-        return released
-
-    def _query(self, epsilon: Fraction) -> Query:
+        """See `Mechanism.outcomes`: one holder is asked again and again, and pays for each run."""
+        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
+        holder = Holder(rows, SeededNoise(seed), Ledger(epsilon * runs), neighbours.max_rows)
+        if self.at == "children":
+            holder.grow(Grow(np.array([ROOT]), np.array([0]), np.array([[1, 2]])))
         nodes = np.array([ROOT] if self.at == "root" else [1, 2])
-        return COUNTS[self.what](nodes, [epsilon] * len(nodes))
+        released: list[Outcome] = []
+        while len(released) < runs:
+            n = min(RUNS_A_QUERY, runs - len(released))
+            answer = holder.answer(COUNTS[self.what](np.tile(nodes, n), [epsilon] * (n * len(nodes))))
+            released += map(tuple, answer.reshape(n, -1).tolist())
+        return released
 
 
 def _count_cells(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
     return CountCells(nodes, np.zeros_like(nodes), epsilons)
 
 
+def _choose_and_count(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
+    halves = [epsilon / 2 for epsilon in epsilons]
+    return NominateAndCount(nodes, [Criterion.gini] * len(nodes), "permute_and_flip", halves, halves)
+
+
 COUNTS: dict[str, Callable[[IntArray, Sequence[Fraction]], Query]] = {
     "rows": CountRows,
     "class counts": CountLabels,
     "cells": _count_cells,
+    "a choice and its cells": _choose_and_count,
     "cells of every split": CountSplits,
     "histograms of every column": CountColumns,
 }

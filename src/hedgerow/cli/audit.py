@@ -11,7 +11,7 @@ from hedgerow.cli.console import AsJson, console, print_json, progress, say
 
 
 def audit(
-    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of half an hour.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of an hour.")] = False,
     runs: Annotated[int | None, typer.Option(min=8, help="Selections on each neighbour.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
     paper: Annotated[
