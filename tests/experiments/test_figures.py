@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import re
+
 import pandas as pd
 import pytest
 
@@ -14,7 +17,7 @@ from hedgerow.cli import app
 from hedgerow.datasets import DatasetUnavailable
 from hedgerow.experiments import runner, statements
 from hedgerow.experiments.cells import NO_NOISE, VERSIONS
-from hedgerow.experiments.plots import draw_all, means, read
+from hedgerow.experiments.plots import draw_all, how_many_runs, means, read
 from hedgerow.experiments.runner import reproduce
 from hedgerow.experiments.statements import STATEMENTS, put_between_markers, write_report
 
@@ -55,6 +58,21 @@ def test_means_count_the_runs(study):
     assert not mean.isna().any().any()
 
 
+def test_runs_are_counted_where_they_differ_too(study):
+    mean = means(read(study))
+    assert how_many_runs(mean) == "2 runs"
+    assert how_many_runs(mean.assign(runs=1)) == "1 run"
+    mean.loc[mean.index[mean.alpha != NO_NOISE][0], "runs"] = 7
+    assert how_many_runs(mean) == "2 to 7 runs"
+
+
+def test_a_packed_study_is_read_as_it_is(study, tmp_path):
+    packed = tmp_path / runner.PACKED
+    packed.write_bytes(gzip.compress((study / runner.CSV).read_bytes()))
+    assert read(tmp_path).equals(read(study))
+    assert list(tmp_path.iterdir()) == [packed]
+
+
 def test_the_report_has_every_statement_and_keeps_what_was_written_by_hand(study, written):
     page = study.with_suffix(".md")
     page.write_text(f"# By hand\n\n{statements.BEGIN}\nfound before\n{statements.END}\n\nThe end.\n")
@@ -63,7 +81,10 @@ def test_the_report_has_every_statement_and_keeps_what_was_written_by_hand(study
     assert text.startswith("# By hand\n")
     assert text.endswith("\nThe end.\n")
     assert "found before" not in text
-    assert f"{len(cells()):,} trees, 2 runs" in text
+    assert f"{len(cells()):,} trees, data sets" in text
+    for version in VERSIONS:
+        assert f"- `{version}`: figure 1 2 runs, figure 2 2 runs, figure 3 2 runs of a setting.\n" in text
+    assert re.search(r"\n- [\d,]+ trees of .* took \d+ minutes \(--jobs 1\)\.\n", text)
     for statement in STATEMENTS:
         assert f"| {statement.source} | {statement.text} |" in text
     write_report(study, written)

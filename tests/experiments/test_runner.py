@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import tiny_study
 from tiny_study import tiny
 
-from hedgerow.experiments.runner import CSV, finished_cells, reproduce, share, shared, sort
+from hedgerow.experiments.runner import CSV, PACKED, finished_cells, reproduce, share, shared, sort
 
 CELLS = tiny_study.cells([2])
 
@@ -52,6 +53,14 @@ def test_a_csv_cut_anywhere_is_completed(undisturbed, tmp_path, kept):
     (tmp_path / CSV).write_bytes(whole[:kept])
     reproduce(CELLS, tmp_path, jobs=1, source=tiny)
     assert (tmp_path / CSV).read_bytes() == whole
+
+
+def test_a_packed_study_is_gone_on_with(undisturbed, tmp_path):
+    half = b"".join((undisturbed / CSV).read_bytes().splitlines(keepends=True)[: len(CELLS) // 2])
+    (tmp_path / PACKED).write_bytes(gzip.compress(half))
+    reproduce(CELLS, tmp_path, jobs=1, source=tiny)
+    assert (tmp_path / CSV).read_bytes() == (undisturbed / CSV).read_bytes()
+    assert f",{len(CELLS) - len(CELLS) // 2 + 1},1," in (tmp_path / "times.csv").read_text()
 
 
 def test_a_finished_study_is_left_as_it_is(undisturbed):

@@ -42,7 +42,7 @@ def reproduce(
             cells.QUICK if quick else cells.FULL,
         )
         runner.reproduce(wanted, out, jobs=jobs)
-    if not (out / runner.CSV).exists():
+    if not ((out / runner.CSV).exists() or (out / runner.PACKED).exists()):
         raise typer.BadParameter(f"there is no {runner.CSV} in {out} to report.")
     figures = plots.draw_all(out)
     console.print(

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from hedgerow.experiments.cells import ALGORITHMS, DATASETS, NO_NOISE, VERSIONS, usual_budget
-from hedgerow.experiments.runner import CSV, NOTES
+from hedgerow.experiments.runner import CSV, NOTES, PACKED
 
 TITLES = {
     "as_printed": "the noise that the paper prints: NOT PRIVATE",
@@ -36,7 +36,7 @@ Draw = Callable[[Any, pd.DataFrame, str], None]
 
 def read(out: Path) -> pd.DataFrame:
     """All cells of a study."""
-    return pd.read_csv(out / CSV)
+    return pd.read_csv(out / CSV if (out / CSV).exists() else out / PACKED)
 
 
 def means(cells: pd.DataFrame) -> pd.DataFrame:
@@ -44,6 +44,13 @@ def means(cells: pd.DataFrame) -> pd.DataFrame:
     grouped = cells.groupby(KEYS)[list(LABELS)]
     spread = grouped.sem().fillna(0.0).add_suffix("_sem")
     return grouped.mean().join(spread).join(grouped.size().rename("runs")).reset_index()
+
+
+def how_many_runs(mean: pd.DataFrame) -> str:
+    """Of the settings that are random, for people."""
+    runs = mean[np.isfinite(mean.alpha)].runs if np.isfinite(mean.alpha).any() else mean.runs
+    low, high = runs.min(), runs.max()
+    return f"{high} run{'s' if high > 1 else ''}" if low == high else f"{low} to {high} runs"
 
 
 def figure_1(mean: pd.DataFrame, version: str) -> pd.DataFrame:
@@ -107,7 +114,7 @@ def _draw(
                 panel.set_xlabel("")
             panel.tick_params(labelsize=7)
             panel.grid(alpha=0.25)
-    runs = f"{shown.runs.max()} run{'s' if shown.runs.max() > 1 else ''}"
+    runs = how_many_runs(shown)
     figure.suptitle(f"{title} ({runs})", fontsize=11)
     handles, labels = panels[0][0].get_legend_handles_labels()
     columns = min(len(labels), max(2, len(names)))

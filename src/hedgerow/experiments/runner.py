@@ -7,6 +7,7 @@ Only this process writes to the CSV. A study that was stopped, even in the middl
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import tempfile
@@ -38,6 +39,7 @@ from hedgerow.experiments.versions import Result, run
 from hedgerow.schema import Schema
 
 CSV = "cells.csv"
+PACKED = "cells.csv.gz"  # the same, as it is kept with the docs
 NOTES = "notes.json"
 TIMES = "times.csv"
 HEADER = [*(f.name for f in fields(Cell)), "guarantee", *(f.name for f in fields(Result))]
@@ -56,6 +58,8 @@ def reproduce(
     """
     started = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
+    if (out / PACKED).exists() and not (out / CSV).exists():
+        (out / CSV).write_bytes(gzip.decompress((out / PACKED).read_bytes()))
     done = finished_cells(out / CSV)
     missing = [cell for cell in cells if cell not in done]
     with tempfile.TemporaryDirectory(prefix="hedgerow-codes-") as folder, _progress() as progress:

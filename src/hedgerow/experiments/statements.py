@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from hedgerow.experiments.cells import ALGORITHMS, NO_NOISE, VERSIONS
-from hedgerow.experiments.plots import TITLES, figure_1, figure_2, figure_3, means, read
+from hedgerow.experiments.plots import TITLES, figure_1, figure_2, figure_3, how_many_runs, means, read
 from hedgerow.experiments.runner import NOTES, TIMES
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -270,9 +269,10 @@ def report(out: Path, figures: Sequence[Path]) -> str:
     mean = means(cells)
     found = {(s, v): list(s.check(mean, v)) for s in STATEMENTS for v in VERSIONS}
     lines = [
-        f"From `{out.name}/cells.csv`: {len(cells):,} trees, {mean.runs.max()} runs of every setting that is "
-        f"random, data sets {', '.join(sorted(set(cells.dataset)))}. {_time(out)}",
+        f"From the cells in `{out.name}`: {len(cells):,} trees, data sets {', '.join(sorted(set(cells.dataset)))}.",
         "",
+        *_runs(mean),
+        *_times(out),
         *(f"- {name}: {note}." for name, note in json.loads((out / NOTES).read_text()).items() if note),
         "",
         "A verdict counts the places (data sets, algorithms, alphas) where a statement holds.",
@@ -313,14 +313,22 @@ def _summary(statement: Statement, found: Sequence[Finding]) -> Iterator[str]:
         yield f"| {statement.text} | {len(rest)} more places | | {held} agree, {len(rest) - held} not |"
 
 
-def _time(out: Path) -> str:
-    if not (out / TIMES).exists():
-        return ""
-    times = pd.read_csv(out / TIMES)
-    jobs = ", ".join(str(j) for j in np.unique(times.jobs))
-    return (
-        f"{times.cells.sum():,} of them were timed: {times.seconds.sum() / 60:.0f} minutes (--jobs {jobs})."
-    )
+def _runs(mean: pd.DataFrame) -> Iterator[str]:
+    """How often each setting that is random was run."""
+    for version in VERSIONS:
+        figures = {"1": figure_1, "2": figure_2, "3": figure_3}
+        shown = {name: figure(mean, version) for name, figure in figures.items()}
+        told = [f"figure {name} {how_many_runs(part)}" for name, part in shown.items() if not part.empty]
+        if told:
+            yield f"- `{version}`: {', '.join(told)} of a setting."
+
+
+def _times(out: Path) -> Iterator[str]:
+    """What it took, one line for each time that the study was run."""
+    if (out / TIMES).exists():
+        for took in pd.read_csv(out / TIMES).to_dict("records"):
+            minutes = f"{took['seconds'] / 60:.0f} minutes (--jobs {took['jobs']})"
+            yield f"- {took['cells']:,} trees of {took['versions']} took {minutes}."
 
 
 def write_report(out: Path, figures: Sequence[Path]) -> Path:
