@@ -247,13 +247,15 @@ def _check_depth_first(nodes: list[tuple[int, int, int, list[float]]]) -> None:
 def _route(narrow, wide, start, stop, rules, depth, out):  # type: ignore[no-untyped-def]
     """Follow rows to their leaves, sixteen at a time and level by level: their steps do not wait for each other.
 
-    Which way a row goes is an index, not a branch, for nobody could predict it; a leaf leads to itself.
+    Which way a row goes is an index, not a branch, for nobody could predict it; a leaf leads to itself, and when
+    all sixteen have arrived they are done.
     """
     at = np.empty(16, dtype=np.int64)
     for block in range(start, stop, 16):
         n = min(16, stop - block)
         at[:] = 0
         for _ in range(depth):
+            moved = 0
             for k in range(n):
                 node = at[k]
                 position = rules[node, 1]
@@ -262,5 +264,8 @@ def _route(narrow, wide, start, stop, rules, depth, out):  # type: ignore[no-unt
                 width = np.uint64(rules[node, 3] - rules[node, 2])
                 goes_left = (np.uint64(code - rules[node, 2]) <= width) | (code == rules[node, 4])
                 at[k] = rules[node, 6 - np.int64(goes_left)]
+                moved |= at[k] ^ node
+            if not moved:
+                break
         for k in range(n):
             out[block + k] = at[k]
