@@ -53,6 +53,20 @@ def test_a_comparison_writes_table_and_plot_and_says_what_is_left_out(tmp_path, 
         assert "diffprivlib tree is left out" in said.getvalue()
 
 
+def test_a_comparison_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "load", made_up)
+    monkeypatch.setattr(comparison, "EPSILONS", (1.0, 8.0))
+    quiet, path = Console(file=io.StringIO()), tmp_path / "comparison" / comparison.CSV
+    comparison.compare(["tiny"], 2, None, path.parent, quiet)
+    whole = path.read_bytes()
+    assert len(comparison.finished(path)) == whole.count(b"\n") - 1 == 8
+    path.write_bytes(whole[: whole.rfind(b"8.0,1")])  # in the middle of a line
+    kept = path.read_text().splitlines()[:-1]
+    comparison.compare(["tiny"], 2, None, path.parent, quiet)
+    assert path.read_text().splitlines()[: len(kept)] == kept
+    assert len(comparison.finished(path)) == path.read_bytes().count(b"\n") - 1 == 8
+
+
 @pytest.mark.parametrize("python", [None, "no/such/python"])
 def test_without_an_environment_the_others_are_left_out(tmp_path, monkeypatch, python):
     monkeypatch.setattr(comparison, "load", made_up)

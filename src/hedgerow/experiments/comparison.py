@@ -7,13 +7,15 @@ favours it; Hedgerow runs with its defaults.
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from hedgerow.encoding import encode, encode_labels
 from hedgerow.experiments import _other_libraries
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.plots import COLOURS, save
+from hedgerow.experiments.runner import progress_bars, whole_lines
 from hedgerow.experiments.statements import put_between_markers
 from hedgerow.schema import Numeric
 
@@ -48,6 +51,9 @@ SETTINGS: dict[str, list[dict[str, float]]] = {
         for rate, rounds in ((0.01, 300), (0.1, 100), (0.1, 300), (0.2, 50), (0.2, 200), (0.5, 20))
     ],
 }
+
+
+Key = tuple[str, str, str, float, int]  # data set, library, setting, epsilon, run
 
 
 @dataclass(frozen=True)
@@ -103,18 +109,23 @@ class Plain:
 
 
 def compare(names: Sequence[str], runs: int, python: str | None, out: Path, console: Console) -> Path:
-    """Fit everything, then write the CSV, the plot and the page beside `out`."""
+    """Fit everything that the CSV does not have yet, then write the plot and the page beside `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    outcomes: list[Outcome] = []
-    for name in names:
-        console.print(f"{name} ...")
-        dataset = load(name)
-        plain = Plain.of(dataset)
-        outcomes += hedgerow(name, Encoded.of(dataset), runs)
-        outcomes += without_privacy(name, plain)
-        if python is not None:
-            outcomes += other_libraries(name, plain, runs, python, console)
-        pd.DataFrame([asdict(outcome) for outcome in outcomes]).to_csv(out / CSV, index=False)
+    done = finished(out / CSV)
+    with progress_bars() as progress:
+        for name in names:
+            bar = progress.add_task(name, total=None)
+            dataset = load(name)
+            plain = Plain.of(dataset)
+            models = chain(
+                hedgerow(name, Encoded.of(dataset), runs, done), without_privacy(name, plain, done)
+            )
+            if python is not None:
+                models = chain(models, other_libraries(name, plain, runs, python, console, done))
+            for outcome in models:
+                append(out / CSV, outcome)
+                progress.advance(bar)
+            progress.update(bar, total=progress.tasks[bar].completed)
     if python is None:
         console.print("No environment was named with --python: diffprivlib and interpret are left out.")
     best = best_settings(pd.read_csv(out / CSV))
@@ -122,21 +133,39 @@ def compare(names: Sequence[str], runs: int, python: str | None, out: Path, cons
     return put_between_markers(out.with_suffix(".md"), table(best, out), "Comparison with other libraries")
 
 
-def hedgerow(name: str, data: Encoded, runs: int) -> Iterator[Outcome]:
+def finished(path: Path) -> set[Key]:
+    """The models in the CSV."""
+    return {
+        (row["dataset"], row["library"], row["setting"], float(row["epsilon"]), int(row["run"]))
+        for row in csv.DictReader(whole_lines(path))
+    }
+
+
+def append(path: Path, outcome: Outcome) -> None:
+    """Write an outcome down, so that a comparison that is stopped goes on from there."""
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(asdict(outcome)), lineterminator="\n")
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(asdict(outcome))
+
+
+def hedgerow(name: str, data: Encoded, runs: int, done: Collection[Key] = ()) -> Iterator[Outcome]:
     """One holder, the defaults. The first fit loads compiled code and is not timed."""
     PrivateTreeClassifier(schema=data.schema, random_state=0).fit_codes(*data.train)
-    for epsilon in EPSILONS:
-        for run in range(runs):
-            model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, random_state=run)
-            started = time.perf_counter()
-            model.fit_codes(*data.train)
-            seconds = time.perf_counter() - started
-            probabilities = model.tree_.probabilities[model.tree_.apply(data.test[0])]
-            scores = _scores(probabilities, data.test[1])
-            yield Outcome(name, "Hedgerow", "defaults", epsilon, run, *scores, seconds)
+    for epsilon, run in product(EPSILONS, range(runs)):
+        key: Key = (name, "Hedgerow", "defaults", epsilon, run)
+        if key in done:
+            continue
+        model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, random_state=run)
+        started = time.perf_counter()
+        model.fit_codes(*data.train)
+        seconds = time.perf_counter() - started
+        probabilities = model.tree_.probabilities[model.tree_.apply(data.test[0])]
+        yield Outcome(*key, *_scores(probabilities, data.test[1]), seconds)
 
 
-def without_privacy(name: str, plain: Plain) -> Iterator[Outcome]:
+def without_privacy(name: str, plain: Plain, done: Collection[Key] = ()) -> Iterator[Outcome]:
     """What the data would allow: a tree of scikit-learn's, and LightGBM."""
     from lightgbm import LGBMClassifier
     from sklearn.tree import DecisionTreeClassifier
@@ -144,21 +173,22 @@ def without_privacy(name: str, plain: Plain) -> Iterator[Outcome]:
     hot, _ = _other_libraries.expand(plain.train, plain.columns, one_hot=True)
     hot_test, _ = _other_libraries.expand(plain.test, plain.columns, one_hot=True)
     for leaves in (32, 128, 513):
-        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0)
-        yield _timed(name, "scikit-learn tree", f"max_leaf_nodes={leaves}", tree, hot, hot_test, plain)
-    boosted = LGBMClassifier(random_state=0, n_jobs=1, verbose=-1)
-    rows = plain.train, plain.test
-    yield _timed(name, "LightGBM", "defaults", boosted, *rows, plain, categorical_feature=plain.categorical)
+        key: Key = (name, "scikit-learn tree", f"max_leaf_nodes={leaves}", NO_PRIVACY, 0)
+        if key not in done:
+            tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0)
+            yield _timed(key, tree, hot, hot_test, plain)
+    key = (name, "LightGBM", "defaults", NO_PRIVACY, 0)
+    if key not in done:
+        boosted = LGBMClassifier(random_state=0, n_jobs=1, verbose=-1)
+        yield _timed(key, boosted, plain.train, plain.test, plain, categorical_feature=plain.categorical)
 
 
-def _timed(
-    name: str, library: str, setting: str, model: Any, train: Any, test: Any, plain: Plain, **fit: Any
-) -> Outcome:
+def _timed(key: Key, model: Any, train: Any, test: Any, plain: Plain, **fit: Any) -> Outcome:
     started = time.perf_counter()
     model.fit(train, plain.train_labels, **fit)
     seconds = time.perf_counter() - started
     scores = _scores(model.predict_proba(test), plain.test_labels)
-    return Outcome(name, library, setting, NO_PRIVACY, 0, *scores, seconds)
+    return Outcome(*key, *scores, seconds)
 
 
 def _scores(probabilities: NDArray[np.float64], labels: NDArray[Any]) -> tuple[float, float]:
@@ -167,7 +197,9 @@ def _scores(probabilities: NDArray[np.float64], labels: NDArray[Any]) -> tuple[f
     return accuracy, float(roc_auc_score(labels, scores, multi_class="ovr"))
 
 
-def other_libraries(name: str, plain: Plain, runs: int, python: str, console: Console) -> Iterator[Outcome]:
+def other_libraries(
+    name: str, plain: Plain, runs: int, python: str, console: Console, done: Collection[Key] = ()
+) -> Iterator[Outcome]:
     """DP-EBM and diffprivlib in the environment of another Python."""
     if shutil.which(python) is None:
         console.print(f"There is no {python}: diffprivlib and interpret are left out.", markup=False)
@@ -178,6 +210,7 @@ def other_libraries(name: str, plain: Plain, runs: int, python: str, console: Co
         for options in settings
         for epsilon in EPSILONS
         for seed in range(runs)
+        if (name, library, _in_words(options), epsilon, seed) not in done
     ]
     with tempfile.TemporaryDirectory(prefix="hedgerow-compare-") as folder:
         hand_over(plain, tasks, Path(folder))
@@ -192,13 +225,16 @@ def other_libraries(name: str, plain: Plain, runs: int, python: str, console: Co
                     )
                     continue
                 task: dict[str, Any] = tasks[answer["task"]]
-                setting = ", ".join(f"{key}={value:g}" for key, value in task["options"].items())
                 yield Outcome(
-                    name, task["library"], setting, task["epsilon"], task["seed"],
+                    name, task["library"], _in_words(task["options"]), task["epsilon"], task["seed"],
                     answer["accuracy"], answer["auc"], answer["seconds"],
                 )  # fmt: skip
     if process.returncode:
         console.print(f"{name}: {python} stopped with an error; what it had finished is kept.", markup=False)
+
+
+def _in_words(options: dict[str, float]) -> str:
+    return ", ".join(f"{key}={value:g}" for key, value in options.items())
 
 
 def hand_over(plain: Plain, tasks: Sequence[dict[str, Any]], folder: Path) -> None:

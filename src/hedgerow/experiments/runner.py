@@ -62,7 +62,7 @@ def reproduce(
         (out / CSV).write_bytes(gzip.decompress((out / PACKED).read_bytes()))
     done = finished_cells(out / CSV)
     missing = [cell for cell in cells if cell not in done]
-    with tempfile.TemporaryDirectory(prefix="hedgerow-codes-") as folder, _progress() as progress:
+    with tempfile.TemporaryDirectory(prefix="hedgerow-codes-") as folder, progress_bars() as progress:
         for dataset in dict.fromkeys(cell.dataset for cell in missing):
             mine = [cell for cell in missing if cell.dataset == dataset]
             bar = progress.add_task(f"{dataset}: reading", total=len(mine))
@@ -80,16 +80,21 @@ def reproduce(
 
 
 def finished_cells(path: Path) -> set[Cell]:
-    """The cells in the CSV; a line that a kill cut short is removed."""
+    """The cells in the CSV."""
+    n_fields = len(fields(Cell))
+    return {Cell.from_row(row[:n_fields]) for row in csv.reader(whole_lines(path)[1:])}
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a CSV, if there is one; a line that a kill cut short is removed from it."""
     if not path.exists():
-        return set()
+        return []
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
         with path.open("r+b") as file:
             file.truncate(len(whole))
-    n_fields = len(fields(Cell))
-    return {Cell.from_row(row[:n_fields]) for row in csv.reader(whole.decode().splitlines()[1:])}
+    return whole.decode().splitlines()
 
 
 def append(path: Path, results: Iterable[tuple[Cell, Result]]) -> None:
@@ -176,7 +181,8 @@ def _log_time(path: Path, cells: Sequence[Cell], seconds: float, jobs: int) -> N
         writer.writerow([*names, len(cells), jobs, round(seconds, 1)])
 
 
-def _progress() -> Progress:
+def progress_bars() -> Progress:
+    """What is done, and how long the rest will take, on standard error."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left:"), TimeRemainingColumn(),
