@@ -316,13 +316,12 @@ def releases_of(query: Query) -> tuple[type[Query], ...]:
 
 def prices_of(query: Query) -> list[Price]:
     """What the releases that answer a query cost, as a ledger has them."""
-    epsilons = [query.epsilons, *([query.cell_epsilons] if isinstance(query, NominateAndCount) else [])]
-    return [
-        Price(
-            query.selector if isinstance(query, Nominate) and kind is Nominate else LAPLACE, WHAT[kind], price
-        )
-        for kind, price in zip(releases_of(query), epsilons, strict=True)
-    ]
+    if not isinstance(query, Nominate):
+        return [Price(LAPLACE, WHAT[type(query)], query.epsilons)]
+    prices = [Price(query.selector, WHAT[Nominate], query.epsilons)]
+    if isinstance(query, NominateAndCount):
+        prices.append(Price(LAPLACE, WHAT[CountCells], query.cell_epsilons))
+    return prices
 
 
 def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
