@@ -115,6 +115,15 @@ def test_a_child_is_weighed_with_half_of_its_share(tiny_data):
     np.testing.assert_allclose(labels, 2 / 4.0)
 
 
+@pytest.mark.parametrize(("noisy", "counted"), [(1e6, 1.0), (0.3, 0.3)])
+def test_a_noisy_gain_counts_as_at_most_1(tiny_data, noisy, counted):
+    study = as_printed._Study(
+        entities(tiny_data, 1), lambda *_: (np.array([0]), np.array([noisy])), Paper(8.0)
+    )
+    study.evaluate(NODE)
+    assert study.growth.nodes["gain"].tolist() == [counted]
+
+
 def cell(version, algorithm, run=0):
     return Cell("tiny", version, algorithm, NO_NOISE, "decay", 0.5, 1.0, run)
 
