@@ -191,10 +191,17 @@ def test_a_file_that_may_not_be_read_is_named(study, monkeypatch):
 
 
 @pytest.mark.usefixtures("study")
-def test_a_package_that_is_not_installed_is_named():
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["reproduce", "--report"],
+        ["plan", "schema.toml", "--rows", "1000000000000000", "--plot", "plan.png"],  # said before any work
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(command):
     program = "import sys; sys.modules['matplotlib'] = None; from hedgerow.cli import app; app(sys.argv[1:])"
     result = subprocess.run(
-        [sys.executable, "-c", program, "reproduce", "--report"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=False
     )
     assert result.returncode == 1
     assert result.stderr.strip() == "this needs the package matplotlib: pip install 'hedgerow[experiments]'"

@@ -41,6 +41,8 @@ def plan(
         raise InvalidParameter(f"{plot}: a picture's name ends in .png, .pdf or .svg.")
     if plot is not None and not plot.parent.is_dir():
         raise InvalidParameter(f"{plot}: there is no such folder to draw into.")
+    if plot is not None:
+        import matplotlib.figure  # noqa: F401 - if it is missing, that is said before the work and not after
     agreed, signal = Schema.load(schema), forecast.Signal(ceiling, informative)
     with progress("learning trees from made-up rows") as report:
         found = forecast.plan(
