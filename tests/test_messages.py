@@ -252,6 +252,7 @@ INVALID: dict[str, tuple[Any, str]] = {
     "a list that names what it lacks": (only(query(epsilons=listed("1", which=[0, 1]))), "does not have"),
     "a list with an item too many": (only(query(epsilons=listed("1", "2", which=[0, 0]))), "does not name"),
     "a list with an item twice": (only(query(epsilons=listed("1", "1"))), "once each"),
+    "a list of more items than places": (only(query(epsilons=listed("x", "y", "z", which=[0, 2]))), "once each"),
     "a list in another order": (only(query(epsilons=listed("1", "2", which=[1, 0]))), "once each"),
     "a value beyond all numbers": (answer(values=array([-MOST_NUMBER - 1])), "outside"),
     **{

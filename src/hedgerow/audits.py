@@ -192,7 +192,8 @@ class Counting:
         rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
         holder = Holder(rows, SeededNoise(seed), Ledger(epsilon * runs), neighbours.max_rows)
         if self.at == "children":
-            holder.grow(Grow(np.array([ROOT]), np.array([0]), np.array([[1, 2]])))
+            middle = len(neighbours.schema.splits) // 2  # both sides can be divided further
+            holder.grow(Grow(np.array([ROOT]), np.array([middle]), np.array([[1, 2]])))
         nodes = np.array([ROOT] if self.at == "root" else [1, 2])
         released: list[Outcome] = []
         while len(released) < runs:

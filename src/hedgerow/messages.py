@@ -264,8 +264,11 @@ def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
     newest = np.maximum.accumulate(which)
     if not isinstance(distinct, list) or newest[-1] != len(distinct) - 1:
         raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
-    items = [parse(item) for item in distinct]
-    if len(set(items)) < len(items) or which[0] != 0 or (newest[1:] - newest[:-1] > 1).any():
+    in_order = (
+        which[0] == 0 and (newest[1:] - newest[:-1] <= 1).all()
+    )  # so there are no more items than places
+    items = [parse(item) for item in distinct] if in_order else []
+    if len(set(items)) < len(distinct):
         raise InvalidMessage("a list has its items once each, in the order in which they are named.")
     return Repeated(items, which)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
+from threading import Barrier
 from typing import TypeVar
 
 import numba
@@ -25,7 +26,16 @@ def n_threads() -> int:
 
 @lru_cache(maxsize=1)
 def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - the key of the cache
-    return ThreadPoolExecutor(n_threads(), thread_name_prefix="hedgerow")
+    """Its threads are all started here: a `submit` that fails for want of one would leave its work to be done later."""
+    pool = ThreadPoolExecutor(n_threads(), thread_name_prefix="hedgerow")
+    everyone = Barrier(n_threads())
+    try:
+        for _ in range(n_threads()):
+            pool.submit(everyone.wait)
+    except RuntimeError:
+        everyone.abort()
+        raise
+    return pool
 
 
 def run_all(task: Callable[[T], object], parts: Sequence[T]) -> None:

@@ -217,6 +217,25 @@ def test_a_node_that_is_named_twice_is_counted_once(threads):
         assert_all_counts_are_right(rows, grouped, leaves, members)
 
 
+@pytest.mark.parametrize("n_histograms", [0, 1_000])
+def test_counts_that_failed_are_made_anew(monkeypatch, n_histograms):
+    """What the store holds of other nodes, or of anything, is never taken for them."""
+    rows = Rows(12)
+    monkeypatch.setattr(counts_module, "MEMORY", n_histograms * 4 * rows.grouped()._n_cells)
+    grouped = rows.grouped()
+    grouped._store[:] = 77
+    for leaves, members in grow(rows, grouped, n_waves=3):
+        with monkeypatch.context() as broken:
+            broken.setattr(counts_module, "run_all", fail)
+            with pytest.raises(MemoryError):
+                histograms(grouped, leaves)
+        assert_all_counts_are_right(rows, grouped, leaves, members)
+
+
+def fail(*_):
+    raise MemoryError
+
+
 def test_a_node_without_rows_counts_nothing():
     rows = Rows(14, 50)
     rows.bins[:, 4] = 0

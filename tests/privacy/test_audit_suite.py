@@ -18,6 +18,7 @@ from hedgerow.audits import (
     EPSILONS,
     FALSE_ALARM,
     Audit,
+    Counting,
     Finding,
     Fitting,
     Selection,
@@ -101,6 +102,12 @@ def test_the_full_suite_has_every_selector_criterion_and_epsilon() -> None:
     assert {"auto", "select", "paper"} <= {fit.method for fit, _ in fits}
     with pytest.raises(ValueError, match="level='slow'"):
         suite("slow")
+
+
+def test_every_audit_of_a_mechanism_in_the_full_suite_runs() -> None:
+    for audit in suite("full"):
+        if isinstance(audit.mechanism, Selection | Counting):
+            assert audit.run(8, 1 - 1e-9).result.runs == 8
 
 
 def test_the_findings_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,8 +169,12 @@ class GroupedRows:
             # A node that is named twice is counted once, or its rows would weigh double.
             missing = np.unique(places[self._row[places] == NONE])
             self._row[missing] = room[: len(missing)]
+            try:
+                self._make(missing)
+            except BaseException:
+                self._row[missing] = NONE  # or what is in the store would be taken for their counts
+                raise
             self._owner[room[: len(missing)]] = missing
-            self._make(missing)
         return self._row[places]
 
     def _make_room(self, n: int) -> IntArray:

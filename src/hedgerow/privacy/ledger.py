@@ -198,9 +198,11 @@ class Ledger:
         costs = [self._cost(price.epsilons, len(parts)) for price in prices]
         each = [epsilon for cost in costs for epsilon in cost.items]
         finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
-        unit = math.lcm(self._unit, *(epsilon.denominator for epsilon in finite))
-        if unit.bit_length() > MOST_BITS:
-            raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
+        unit = self._unit
+        for epsilon in finite:
+            unit = math.lcm(unit, epsilon.denominator)
+            if unit.bit_length() > MOST_BITS:
+                raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
         reached, payer = self._reached(parts, places, divisions, born)
         units = [[int(e * unit) if isinstance(e, Fraction) else 0 for e in cost.items] for cost in costs]

@@ -1,0 +1,61 @@
+"""Work on all cores is done as a whole, or not at all."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from hedgerow import threads
+from hedgerow.threads import run_all
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch):
+    threads._pool.cache_clear()
+    monkeypatch.setattr(threads, "n_threads", lambda: 3)
+    yield
+    threads._pool.cache_clear()
+
+
+def test_every_part_is_done_once():
+    done = []
+    run_all(done.append, range(100))
+    assert sorted(done) == list(range(100))
+
+
+def test_without_threads_nothing_is_done_not_even_later(monkeypatch):
+    done, start = [], threading.Thread.start
+    started = []
+
+    def only_one(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    with pytest.raises(RuntimeError, match="can't start"):
+        run_all(done.append, range(100))
+    assert done == []
+    monkeypatch.undo()
+    started[0].join(10)  # it gave up waiting for the others, and has nothing to do
+    assert done == []
+    run_all(done.append, range(100))
+    assert sorted(done) == list(range(100))
+
+
+def test_a_part_that_fails_is_told_when_all_have_stopped():
+    running = set()
+
+    def work(part):
+        if part == 5:
+            raise ValueError("five")
+        running.add(part)
+        time.sleep(0.01)
+        running.remove(part)
+
+    with pytest.raises(ValueError, match="five"):
+        run_all(work, range(10))
+    assert not running
