@@ -191,7 +191,7 @@ class Gate:
     def hold(self, study: str, after: int) -> int:
         """Let the holder answer `after` times; the number of its job process, which stands still from then on."""
         while True:
-            until(self._is_there, 240, pause=0.02)  # a restarted server is found again within two minutes
+            until(self._is_there, 240, pause=0.02)  # sites look for a restarted server at their own pace
             if len(self._federation.journal(self._holder, study)) >= after:
                 job = self._federation.job_of(self._holder)
                 assert job is not None
