@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.errors import BudgetExceeded, HedgerowError
-from hedgerow.privacy.ledger import WHOLE, Ledger
+from hedgerow.errors import BudgetExceeded, HedgerowError, Refused
+from hedgerow.privacy.ledger import MOST_BITS, WHOLE, Ledger
 
 TENTH = Fraction(1, 10)
 
@@ -128,3 +129,20 @@ def test_spending_is_the_largest_path_sum_and_never_above_the_grant(steps):
 
     assert ledger.spent == max(along(part) for part in own)
     assert ledger.spent <= 1
+
+
+def test_a_sum_of_too_many_digits_is_refused_before_it_is_long(monkeypatch):
+    lengths = []
+
+    def lcm(*numbers):
+        together = math.prod(numbers) // math.gcd(*numbers)
+        lengths.append(together.bit_length())
+        return together
+
+    monkeypatch.setattr("hedgerow.privacy.ledger.math.lcm", lcm)
+    account = Ledger(Fraction(1))
+    prices = [Fraction(1, 10**999 + i) for i in range(1, 200)]
+    with pytest.raises(Refused, match="too many digits"):
+        account.charge([WHOLE] * len(prices), "discrete Laplace", "rows", prices)
+    assert max(lengths) <= 2 * MOST_BITS
+    assert account.entries == []
