@@ -47,15 +47,17 @@ def test_without_threads_nothing_is_done_not_even_later(monkeypatch):
 
 
 def test_a_part_that_fails_is_told_when_all_have_stopped():
-    running = set()
+    running, one_runs = set(), threading.Event()
 
     def work(part):
-        if part == 5:
-            raise ValueError("five")
+        if threading.current_thread() is threading.main_thread():
+            assert one_runs.wait(10)
+            raise ValueError("mine")
         running.add(part)
-        time.sleep(0.01)
+        one_runs.set()
+        time.sleep(0.1)
         running.remove(part)
 
-    with pytest.raises(ValueError, match="five"):
-        run_all(work, range(10))
+    with pytest.raises(ValueError, match="mine"):
+        run_all(work, range(3))
     assert not running

@@ -346,6 +346,13 @@ ONE_OF_EACH: dict[type[Query], Query] = {
 }
 
 
+def test_a_method_is_granted_what_it_asks_and_no_more() -> None:
+    one_holder, several = {NominateAndCount}, {Nominate, CountCells}
+    own = {"select": one_holder, "paper": one_holder, "local": several}
+    own |= {"noisy_counts": {CountSplits}, "noisy_columns": {CountColumns}}
+    assert {method: kinds - {CountRows, CountLabels} for method, kinds in QUERIES.items()} == own
+
+
 @pytest.mark.parametrize("method", QUERIES)
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_only_the_queries_of_the_granted_methods_are_answered(method: str, kind: type[Query]) -> None:

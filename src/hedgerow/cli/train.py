@@ -1,7 +1,7 @@
 """`hedgerow train`.
 
-What it prints and writes may be shown to anyone: it holds numbers that were released, and none of the rows'
-own (how many there are, how long they took).
+What it prints on standard output and writes may be shown to anyone: it holds numbers that were released, and none of
+the rows' own (how many there are, how long they took). Standard error is for the owner of the rows.
 """
 
 from __future__ import annotations

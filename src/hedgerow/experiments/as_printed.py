@@ -183,9 +183,7 @@ class _Study:
         if not is_root:
             alpha /= 2  # the other half has paid for the weight
         splits, gains = self._private_split(self._entities, nodes[heavy], alpha)
-        gains = np.minimum(
-            gains, 1.0
-        )  # as the theorem's proof has it: "we used that ... [noisy] J are bounded by 1"
+        gains = np.minimum(gains, 1.0)  # the theorem's proof needs an estimated gain to be "bounded by 1"
         known["split"][nodes[heavy]] = splits
         known["gain"][nodes[heavy]] = weights[heavy] * gains
         known["wanted"][nodes[heavy]] = gains > paper.min_gain + ROUNDING
