@@ -37,7 +37,7 @@ class Distinct:
         rows = np.column_stack([codes.narrow.astype(np.uint16), codes.wide, labels])
         _, first = np.unique(rows, axis=0, return_index=True)
         times = np.random.default_rng(seed).integers(1, 98, len(first))
-        return cls(schema, take(codes, first), labels[first], times)
+        return cls(schema, codes.take(first), labels[first], times)
 
     def indicators(self):
         """[row, split]: 1 where a row goes left."""
@@ -46,10 +46,6 @@ class Distinct:
             code = self.codes.column(split.column).astype(np.int64)
             out[:, i] = ((split.first <= code) & (code <= split.last)) | (code == split.also)
         return out
-
-
-def take(codes, rows):
-    return Codes(codes.narrow[rows], codes.wide[rows], codes.places)
 
 
 def impurity(counts, criterion):
@@ -82,7 +78,7 @@ def hedgerow_potentials(data, criterion):
     rows = np.repeat(np.arange(len(data.labels)), data.times)
     model = PrivateTreeClassifier(
         schema=data.schema, epsilon=math.inf, criterion=criterion, max_splits=MAX_SPLITS
-    ).fit_codes(take(data.codes, rows), data.labels[rows])
+    ).fit_codes(data.codes.take(rows), data.labels[rows])
     tree = model.tree_
     return potentials(tree.left, tree.right, impurity(tree.counts, criterion))
 

@@ -40,6 +40,10 @@ class Codes:
         """Number of rows; private wherever the rows are."""
         return len(self.narrow)
 
+    def take(self, rows: NDArray[Any]) -> Codes:
+        """A copy of these rows."""
+        return Codes(self.narrow[rows], self.wide[rows], self.places)
+
     def column(self, index: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
         """The codes of one column, a view."""
         is_wide, position = self.places[index]

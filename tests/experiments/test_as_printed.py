@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
-from test_parity_with_sklearn import Distinct, few_rows, impurity, mixed, potentials, take
+from test_parity_with_sklearn import Distinct, few_rows, impurity, mixed, potentials
 
 from hedgerow import PrivateTreeClassifier
 from hedgerow.criteria import Criterion, weighted_impurities
@@ -96,8 +96,8 @@ def test_summed_noise_is_that_of_k_laplace_variables():
 
 def test_weights_labels_and_budgets_are_the_papers():
     paper = Paper(alpha=8.0)
-    assert [paper.for_node(d) for d in (1, 2, 3)] == [2.0, 1.0, 0.5]  # alpha / 2 times 2**-d
-    assert Paper(8.0, "uniform").for_node(40) == 4 / 512
+    assert paper.for_nodes(np.array([1, 3, 2, 3])).tolist() == [2.0, 0.5, 1.0, 0.5]  # alpha / 2 times 2**-d
+    assert Paper(8.0, "uniform").for_nodes(np.array([40])).tolist() == [4 / 512]
     assert Paper(8.0, leaf_fraction=0.9).for_leaves == 7.2
     assert as_printed.weight_scale(1000, np.array([0.5])) == 2 / (1000 * 0.5)
     assert as_printed.label_scale(4.0) == 0.5
@@ -165,7 +165,7 @@ def test_without_noise_printed_and_corrected_grow_the_same_tree(tiny_data, algor
 def test_every_step_of_a_baseline_is_as_good_as_scikit_learns(make, algorithm):
     data = Distinct.of(*make())
     rows = np.repeat(np.arange(len(data.labels)), data.times)
-    codes, labels = take(data.codes, rows), data.labels[rows]
+    codes, labels = data.codes.take(rows), data.labels[rows]
     alone = Entities([GroupedRows(codes, labels, data.schema)], 4, np.random.default_rng(0))
     tree = learn(alone, as_printed.PRIVATE_SPLITS[algorithm], Paper(math.inf, target_error=0.0, min_gain=0.0))
     counts = np.zeros((tree.n_nodes, 2))

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.budget import SCHEDULES
-from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.compiled import compiled
+from hedgerow.criteria import Criterion, add_impurities, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.learner.coordinator import assemble
 from hedgerow.learner.topdown import ROUNDING, Growth, top_down
@@ -25,6 +26,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 ROOT = 0
+ENTROPY = int(Criterion.entropy)
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,12 @@ class Paper:
     target_error: float = 0.1
     min_gain: float = 0.01
 
-    def for_node(self, depth: int) -> float:
-        """alpha_l: the share of a node at this depth; the root's depth is 1."""
-        share = float(SCHEDULES[self.budget](depth, self.max_splits))
-        return self.alpha * (1 - self.leaf_fraction) * share
+    def for_nodes(self, depths: IntArray) -> FloatArray:
+        """alpha_l: the share of a node at each of these depths; the root's depth is 1."""
+        distinct, which = np.unique(depths, return_inverse=True)
+        shares = [float(SCHEDULES[self.budget](depth, self.max_splits)) for depth in distinct.tolist()]
+        alphas: FloatArray = self.alpha * (1 - self.leaf_fraction) * np.array(shares)[which]
+        return np.maximum(alphas, 1e-300)  # a thousand nodes deep 2**-depth is 0 in floating point
 
     @property
     def for_leaves(self) -> float:
@@ -124,8 +129,7 @@ def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chos
     [rows] = entities.tables
     cells = rows.all_cells(nodes)
     scale = counts_scale(cells.shape[1], alpha)
-    gains = _gains(cells + entities.noise(_spread(scale, cells)))
-    return _best(gains)
+    return _best(_gains(cells + entities.noise(_spread(scale, cells))))
 
 
 def local_rnm(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
@@ -189,8 +193,7 @@ class _Study:
         known["wanted"][nodes[heavy]] = gains > paper.min_gain + ROUNDING
 
     def _alpha(self, nodes: IntArray) -> FloatArray:
-        alphas = [self._paper.for_node(depth) for depth in self.growth.nodes["depth"][nodes].tolist()]
-        return np.maximum(alphas, 1e-300)  # a thousand nodes deep 2**-depth is 0 in floating point
+        return self._paper.for_nodes(self.growth.nodes["depth"][nodes])
 
     def _weigh(self, nodes: IntArray) -> FloatArray:
         """Noisy shares of all rows."""
@@ -228,15 +231,23 @@ def _report_noisy_max(
     return _best(gains)
 
 
+@compiled
 def _gains(cells: FloatArray) -> FloatArray:
-    """J of noisy cells [..., side, class]; what noise made negative counts as zero."""
-    left, right = np.maximum(cells[..., 0, :], 0), np.maximum(cells[..., 1, :], 0)
-    together = left + right
-    before, after_left, after_right = (
-        weighted_impurities(counts, Criterion.entropy) for counts in (together, left, right)
-    )
-    rows = together @ np.ones(together.shape[-1])
-    gains: FloatArray = (before - after_left - after_right) / np.maximum(rows, np.finfo(float).tiny)
+    """J [node, split] of noisy cells [node, split, side, class]; what noise made negative counts as zero."""
+    n_nodes, n_splits, _, n_classes = cells.shape
+    gains = np.empty((n_nodes, n_splits))
+    left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
+    rows, work = np.empty(n_splits), np.empty(n_splits)
+    for node in range(n_nodes):
+        for s in range(n_splits):
+            for a in range(n_classes):
+                left[a, s] = max(cells[node, s, 0, a], 0.0)
+                right[a, s] = max(cells[node, s, 1, a], 0.0)
+        impurity = np.zeros((3, n_splits))
+        add_impurities(left, ENTROPY, rows, work, impurity[0])
+        add_impurities(right, ENTROPY, rows, work, impurity[1])
+        add_impurities(left + right, ENTROPY, rows, work, impurity[2])
+        gains[node] = (impurity[2] - impurity[0] - impurity[1]) / np.maximum(rows, TINY)
     return gains
 
 

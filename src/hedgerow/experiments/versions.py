@@ -58,6 +58,7 @@ class Rows:
     """The rows that one tree is learned from, and how they are dealt out to holders."""
 
     schema: Schema
+    chosen: NDArray[np.int64]  # of the data set's training rows
     codes: Codes
     labels: NDArray[Any]
     holders: Sequence[NDArray[np.int64]]
@@ -67,11 +68,14 @@ class Rows:
         """The cell's random part of the training rows, dealt out equally: to one, or to four."""
         codes, labels = data.train
         rng = np.random.default_rng([cell.seed, 0])
+        chosen = np.arange(len(labels))
         if cell.train_fraction < 1:
             chosen = np.sort(rng.permutation(len(labels))[: round(cell.train_fraction * len(labels))])
-            codes, labels = Codes(codes.narrow[chosen], codes.wide[chosen], codes.places), labels[chosen]
+            codes, labels = codes.take(chosen), labels[chosen]
         n_holders = 1 if cell.algorithm == "SingleMachine" else HOLDERS
-        return cls(data.schema, codes, labels, np.array_split(rng.permutation(len(labels)), n_holders))
+        return cls(
+            data.schema, chosen, codes, labels, np.array_split(rng.permutation(len(labels)), n_holders)
+        )
 
     def grouped(self, holders: Sequence[NDArray[np.int64] | None]) -> list[GroupedRows]:
         """Exact counts over each holder's rows; None for all rows."""
@@ -82,16 +86,14 @@ def run(cell: Cell, data: Encoded) -> Result:
     """Learn the cell's tree and measure it."""
     rows = Rows.of(data, cell)
     tree = LEARN[cell.version](cell, rows)
+    train, test = data.distinct
+    _, test_labels = data.test
     return Result(
-        test_accuracy=_accuracy(tree, *data.test),
-        train_accuracy=_accuracy(tree, rows.codes, rows.labels),
+        test_accuracy=float((test.predict(tree, np.arange(len(test_labels))) == test_labels).mean()),
+        train_accuracy=float((train.predict(tree, rows.chosen) == rows.labels).mean()),
         depth=tree.depth,
         nodes=int((tree.split != LEAF).sum()),  # the paper counts inner nodes: "excluding leaves"
     )
-
-
-def _accuracy(tree: Tree, codes: Codes, labels: NDArray[Any]) -> float:
-    return float((tree.counts.argmax(axis=1)[tree.apply(codes)] == labels).mean())
 
 
 def learn_as_printed(cell: Cell, rows: Rows) -> Tree:

@@ -136,10 +136,17 @@ class GroupedRows:
 
     def all_cells(self, nodes: IntArray) -> IntArray:
         """Class counts on both sides of every candidate split: [node, split, side, class]."""
-        n_splits = len(self.schema.splits)
-        splits = np.tile(np.arange(n_splits), len(nodes))
-        cells = self.cells(np.repeat(nodes, n_splits), splits)
-        return cells.reshape(len(nodes), n_splits, 2, self.schema.n_classes)
+        schema = self.schema
+        out = np.empty((len(nodes), len(schema.splits), 2, schema.n_classes), dtype=np.int64)
+        for here, histograms in self.histograms(nodes):
+            _all_cells(
+                histograms,
+                schema.bin_start,
+                schema.split_range,
+                schema.split_table,
+                out[here[0] : here[-1] + 1],
+            )
+        return out
 
     def columns(self, nodes: IntArray) -> IntArray:
         """A histogram of every column, one after another: [node, bin, class]."""
@@ -380,33 +387,47 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: ignore[no-untyped-def]
-    """-F(left) - F(right) of every split of every node, from prefix sums over the bins of a column."""
-    n_classes, n_splits = histograms.shape[1], len(splits)
+def _sides(histogram, bin_start, split_range, splits, left, right):  # type: ignore[no-untyped-def]
+    """Class counts [class, split] on both sides of every split, from prefix sums over the bins of a column."""
     most_bins = 0
     for column in range(len(split_range)):
         most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
-    prefix = np.zeros(most_bins + 1)
+    prefix = np.zeros(most_bins + 1, left.dtype)
+    for column in range(len(split_range)):
+        for a in range(len(histogram)):
+            bins = histogram[a, bin_start[column] : bin_start[column + 1]]
+            for b in range(len(bins)):
+                prefix[b + 1] = prefix[b] + bins[b]
+            for s in range(split_range[column, 0], split_range[column, 1]):
+                goes_left = prefix[splits[s, 2] + 1] - prefix[splits[s, 1]]
+                also = splits[s, 3]
+                if also >= 0:
+                    goes_left += bins[also]
+                left[a, s] = goes_left
+                right[a, s] = prefix[len(bins)] - goes_left
+
+
+@compiled
+def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: ignore[no-untyped-def]
+    """-F(left) - F(right) of every split of every node."""
+    n_classes, n_splits = histograms.shape[1], len(splits)
     left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
     impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
     for node in range(len(histograms)):
-        for column in range(len(split_range)):
-            for a in range(n_classes):
-                bins = histograms[node, a, bin_start[column] : bin_start[column + 1]]
-                for b in range(len(bins)):
-                    prefix[b + 1] = prefix[b] + bins[b]
-                for s in range(split_range[column, 0], split_range[column, 1]):
-                    goes_left = prefix[splits[s, 2] + 1] - prefix[splits[s, 1]]
-                    also = splits[s, 3]
-                    if also >= 0:
-                        goes_left += bins[also]
-                    left[a, s] = goes_left
-                    right[a, s] = prefix[len(bins)] - goes_left
+        _sides(histograms[node], bin_start, split_range, splits, left, right)
         impurity[:] = 0.0
         add_impurities(left, criteria[node], total, work, impurity)
         add_impurities(right, criteria[node], total, work, impurity)
         for s in range(n_splits):
             out[node, s] = -impurity[s]
+
+
+@compiled
+def _all_cells(histograms, bin_start, split_range, splits, out):  # type: ignore[no-untyped-def]
+    """Cells [node, split, side, class] of every split of every node."""
+    for node in range(len(histograms)):
+        left, right = out[node, :, 0].T, out[node, :, 1].T
+        _sides(histograms[node], bin_start, split_range, splits, left, right)
 
 
 @compiled
