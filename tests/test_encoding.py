@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow import Categorical, InvalidTable, Numeric, Schema
+from hedgerow import Categorical, InvalidTable, Numeric, Schema, encoding
 from hedgerow.encoding import BLOCK, encode, encode_labels, is_frame, schema_from_data
 
 
@@ -219,6 +219,17 @@ def test_narrow_and_wide_columns_keep_their_places():
     assert codes.places.tolist() == [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2]]
     for i, column in enumerate(columns):
         assert codes.column(i).tolist() == np.searchsorted(column.cuts, values[:, i]).tolist()
+
+
+@pytest.mark.parametrize("most", [0, 2**20])
+def test_codes_by_column_are_the_same_codes(most, monkeypatch):
+    monkeypatch.setattr(encoding, "WORTH_A_COPY", most)
+    columns = [Numeric(f"x{i}", 0, 1, 1_000 if i == 1 else 10) for i in range(3)]
+    codes = encode(np.random.default_rng(0).random((40_001, 3)), schema_of(*columns))
+    narrow, wide = codes.by_column
+    assert (narrow == codes.narrow.T).all()
+    assert (wide == codes.wide.T).all()
+    assert np.shares_memory(narrow, codes.narrow) == (most == 0)
 
 
 LARGE = 2**53 + 1  # the first integer that is not a float

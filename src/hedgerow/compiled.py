@@ -28,7 +28,7 @@ def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 @intrinsic
 def _prefetch_row(typing_context: Any, array: Any, row: Any) -> Any:
-    """prefetch_row(array, row): start loading array[row], a row of a two-dimensional array; never fails.
+    """prefetch_row(array, row): start loading array[row], an element or a row of an array; never fails.
 
     The rows of a node lie scattered over the table. Asking for each some iterations ahead makes a pass over
     them nine times as fast (1e6 rows of 20 bytes in 512 nodes on one core: 138 ms without, 16 ms with).

@@ -43,7 +43,7 @@ class GroupedRows:
     ) -> None:
         check_codes(codes, labels, schema)
         self.schema = schema
-        self._codes = codes
+        self._columns, self._column_places = codes.by_column, codes.places
         n_rows = codes.n_rows if rows is None else len(rows)
         self._label_bits = (schema.n_classes - 1).bit_length()
         is_small = codes.n_rows << self._label_bits <= 2**32
@@ -78,12 +78,12 @@ class GroupedRows:
         """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
         work = _Work(self._ranges[self._places(nodes)])
         rules = self.schema.split_table[splits]
-        rules = np.concatenate([self._codes.places[rules[:, 0]], rules[:, 1:]], axis=1)
+        rules = np.concatenate([self._column_places[rules[:, 0]], rules[:, 1:]], axis=1)
         n_left = np.zeros((len(work.parts), len(nodes)), dtype=np.int64)
         run_all(
             lambda part: _partition(
-                self._codes.narrow, self._codes.wide, self._order, self._label_bits, work.ranges, *part, rules,
-                self._scratch, n_left[work.parts.index(part)],
+                *self._columns, self._order, self._label_bits, work.ranges, *part, rules, self._scratch,
+                n_left[work.parts.index(part)],
             ),
             work.parts,
         )  # fmt: skip
@@ -274,7 +274,7 @@ def _pack(labels, rows, bits, order):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _partition_by(codes, column, order, bits, start, stop, span, scratch):  # type: ignore[no-untyped-def]
+def _partition_by(column, order, bits, start, stop, span, scratch):  # type: ignore[no-untyped-def]
     """Partition one segment into scratch: left rows from its start, right rows backwards from its end.
 
     Without branches: each row is written to both ends, and only the end that it belongs to moves on.
@@ -283,9 +283,9 @@ def _partition_by(codes, column, order, bits, start, stop, span, scratch):  # ty
     left, right = start, stop - 1
     width = np.uint64(last - first)
     for i in range(start, stop):
-        prefetch_row(codes, np.int64(np.uint64(order[min(i + AHEAD, stop - 1)]) >> bits))
+        prefetch_row(column, np.int64(np.uint64(order[min(i + AHEAD, stop - 1)]) >> bits))
         entry = order[i]
-        code = np.int64(codes[np.uint64(entry) >> bits, column])
+        code = np.int64(column[np.uint64(entry) >> bits])
         goes_left = (np.uint64(code - first) <= width) | (code == also)
         scratch[left] = entry
         scratch[right] = entry
@@ -313,9 +313,9 @@ def _partition(  # type: ignore[no-untyped-def]
         is_wide, column = rules[i, 0], rules[i, 1]
         span = (np.int64(rules[i, 2]), np.int64(rules[i, 3]), np.int64(rules[i, 4]))
         if is_wide:
-            n_left[i] = _partition_by(wide, column, order, bits, start, stop, span, scratch)
+            n_left[i] = _partition_by(wide[column], order, bits, start, stop, span, scratch)
         else:
-            n_left[i] = _partition_by(narrow, column, order, bits, start, stop, span, scratch)
+            n_left[i] = _partition_by(narrow[column], order, bits, start, stop, span, scratch)
         if start == ranges[i, 0] and stop == ranges[i, 1]:  # while it is in the cache
             _put_back(scratch, start, stop, n_left[i], start, start + n_left[i], order)
 
