@@ -387,12 +387,8 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _sides(histogram, bin_start, split_range, splits, left, right):  # type: ignore[no-untyped-def]
-    """Class counts [class, split] on both sides of every split, from prefix sums over the bins of a column."""
-    most_bins = 0
-    for column in range(len(split_range)):
-        most_bins = max(most_bins, bin_start[column + 1] - bin_start[column])
-    prefix = np.zeros(most_bins + 1, left.dtype)
+def _sides(histogram, bin_start, split_range, splits, prefix, left, right):  # type: ignore[no-untyped-def]
+    """Class counts [class, split] on both sides of every split; `prefix` sums over the bins of a column, from 0."""
     for column in range(len(split_range)):
         for a in range(len(histogram)):
             bins = histogram[a, bin_start[column] : bin_start[column + 1]]
@@ -411,10 +407,11 @@ def _sides(histogram, bin_start, split_range, splits, left, right):  # type: ign
 def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: ignore[no-untyped-def]
     """-F(left) - F(right) of every split of every node."""
     n_classes, n_splits = histograms.shape[1], len(splits)
+    prefix = np.zeros(histograms.shape[2] + 1)
     left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
     impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
     for node in range(len(histograms)):
-        _sides(histograms[node], bin_start, split_range, splits, left, right)
+        _sides(histograms[node], bin_start, split_range, splits, prefix, left, right)
         impurity[:] = 0.0
         add_impurities(left, criteria[node], total, work, impurity)
         add_impurities(right, criteria[node], total, work, impurity)
@@ -425,9 +422,10 @@ def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: 
 @compiled
 def _all_cells(histograms, bin_start, split_range, splits, out):  # type: ignore[no-untyped-def]
     """Cells [node, split, side, class] of every split of every node."""
+    prefix = np.zeros(histograms.shape[2] + 1, out.dtype)
     for node in range(len(histograms)):
         left, right = out[node, :, 0].T, out[node, :, 1].T
-        _sides(histograms[node], bin_start, split_range, splits, left, right)
+        _sides(histograms[node], bin_start, split_range, splits, prefix, left, right)
 
 
 @compiled
