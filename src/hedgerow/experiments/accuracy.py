@@ -26,6 +26,7 @@ from sklearn.metrics import roc_auc_score
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import Codes, encode, encode_labels
+from hedgerow.experiments.remembered import Histograms
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree
 
@@ -77,6 +78,11 @@ class Encoded:
             table, labels = dataset.rows(rows)
             parts.append((encode(table, dataset.schema), encode_labels(labels, dataset.schema)))
         return cls(dataset.schema, parts[0], parts[1])
+
+    @cached_property
+    def histograms(self) -> Histograms:
+        """Of the training rows, for all trees that are learned from all of them."""
+        return Histograms()
 
     @cached_property
     def distinct(self) -> tuple[Distinct, Distinct]:

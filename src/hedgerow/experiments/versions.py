@@ -7,9 +7,10 @@ mechanisms that cost what they say; `hedgerow` is what a user gets who sets noth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hedgerow.encoding import Codes
 from hedgerow.experiments import as_printed
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import AUTO, NO_NOISE, Cell
+from hedgerow.experiments.remembered import Histograms, RememberedRows
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
@@ -60,27 +62,42 @@ class Rows:
     schema: Schema
     codes: Codes
     labels: NDArray[Any]
+    histograms: Histograms
     chosen: NDArray[np.int64]
-    holders: Sequence[NDArray[np.int64]]
+    n_holders: int
+    rng: np.random.Generator
 
     @classmethod
     def of(cls, data: Encoded, cell: Cell) -> Rows:
-        """The cell's random part of the training rows, dealt out equally: to one, or to four."""
+        """The cell's random part of the training rows, for one holder or for four."""
         codes, labels = data.train
         rng = np.random.default_rng([cell.seed, 0])
         chosen = np.arange(len(labels))
         if cell.train_fraction < 1:
             chosen = np.sort(rng.permutation(chosen)[: round(cell.train_fraction * len(labels))])
-        holders = [chosen]
-        if cell.algorithm != "SingleMachine":
-            # In their old order: the nearer in memory one row is to the next, the faster.
-            parts = np.array_split(rng.permutation(len(chosen)), HOLDERS)
-            holders = [chosen[np.sort(part)] for part in parts]
-        return cls(data.schema, codes, labels, chosen, holders)
+        n_holders = 1 if cell.algorithm == "SingleMachine" else HOLDERS
+        return cls(data.schema, codes, labels, data.histograms, chosen, n_holders, rng)
 
-    def grouped(self, holders: Sequence[NDArray[np.int64]]) -> list[GroupedRows]:
+    @cached_property
+    def holders(self) -> list[NDArray[np.int64]]:
+        """Equal random parts, in their old order: the nearer in memory one row is to the next, the faster."""
+        if self.n_holders == 1:
+            return [self.chosen]
+        parts = np.array_split(self.rng.permutation(len(self.chosen)), self.n_holders)
+        return [self.chosen[np.sort(part)] for part in parts]
+
+    def grouped(self) -> list[GroupedRows]:
         """Exact counts over each holder's rows."""
-        return [GroupedRows(self.codes, self.labels, self.schema, rows) for rows in holders]
+        return [self.together()] if self.n_holders == 1 else [self._counted(rows) for rows in self.holders]
+
+    def together(self) -> GroupedRows:
+        """Exact counts over all rows; other runs have the same if they have all rows of the data set."""
+        if len(self.chosen) < len(self.labels):
+            return self._counted(self.chosen)
+        return RememberedRows(self.codes, self.labels, self.schema, self.histograms)
+
+    def _counted(self, rows: NDArray[np.int64]) -> GroupedRows:
+        return GroupedRows(self.codes, self.labels, self.schema, rows)
 
 
 def run(cell: Cell, data: Encoded) -> Result:
@@ -99,10 +116,8 @@ def run(cell: Cell, data: Encoded) -> Result:
 
 def learn_as_printed(cell: Cell, rows: Rows) -> Tree:
     """The paper's noise; NOT PRIVATE. NoisyCounts asks for sums only, so one table stands for all holders."""
-    holders = rows.holders if cell.algorithm == "LocalRNM" else [rows.chosen]
-    entities = as_printed.Entities(
-        rows.grouped(holders), len(rows.holders), np.random.default_rng([cell.seed, 1])
-    )
+    tables = rows.grouped() if cell.algorithm == "LocalRNM" else [rows.together()]
+    entities = as_printed.Entities(tables, rows.n_holders, np.random.default_rng([cell.seed, 1]))
     paper = as_printed.Paper(cell.alpha, cell.budget, cell.leaf_fraction)
     return as_printed.learn(entities, as_printed.PRIVATE_SPLITS[cell.algorithm], paper)
 
@@ -123,7 +138,7 @@ def learn_corrected(cell: Cell, rows: Rows) -> Tree:
     max_rows = 2 ** max(1, math.ceil(math.log2(len(rows.chosen) + 1)))
     wishes = Wishes(
         epsilon=epsilon,
-        n_holders=len(rows.holders),
+        n_holders=rows.n_holders,
         method="paper",
         budget=cell.budget,
         leaf_fraction=cell.leaf_fraction,
@@ -134,10 +149,10 @@ def learn_corrected(cell: Cell, rows: Rows) -> Tree:
         private_split=CORRECTED[cell.algorithm],
         max_depth=None if cell.alpha == NO_NOISE else MOST_DEPTH,
     )
-    seeds = np.random.SeedSequence([cell.seed, 1]).generate_state(len(rows.holders), np.uint64).tolist()
+    seeds = np.random.SeedSequence([cell.seed, 1]).generate_state(rows.n_holders, np.uint64).tolist()
     desks = [
         Desk("reproduce", Holder(table, _noise(cell.alpha, seed), Ledger(epsilon), max_rows))
-        for table, seed in zip(rows.grouped(rows.holders), seeds, strict=True)
+        for table, seed in zip(rows.grouped(), seeds, strict=True)
     ]
     tree, _ = Coordinator(LocalNetwork(desks, "reproduce")).learn(rows.schema, plan)
     return tree
