@@ -12,9 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -29,6 +31,7 @@ from hedgerow import (
     SchemaMismatch,
 )
 from hedgerow.encoding import encode, encode_labels
+from hedgerow.errors import InvalidType
 
 SCHEMA = Schema(
     [
@@ -216,8 +219,8 @@ def test_the_tree_finds_what_the_table_hides():
 def test_probabilities_are_the_shares_of_the_leaf():
     schema = Schema([Numeric("x", 0, 1, 1)], label="y", classes=["b", "a"])
     model = exact(schema=schema).fit([[0.1]] * 4 + [[0.9]] * 4, list("aaab" + "bbbb"))
-    assert model.classes_.tolist() == ["b", "a"]
-    assert model.predict_proba([[0.0], [1.0]]).tolist() == [[0.25, 0.75], [1.0, 0.0]]
+    assert model.classes_.tolist() == ["a", "b"]  # sorted, as scikit-learn expects
+    assert model.predict_proba([[0.0], [1.0]]).tolist() == [[0.75, 0.25], [0.0, 1.0]]
     assert model.predict([[0.0], [1.0]]).tolist() == ["a", "b"]
     assert model.apply([[0.0], [1.0], [0.2]]).tolist() == [1, 2, 1]
     assert model.score([[0.0], [1.0]], ["a", "a"]) == 0.5
@@ -336,7 +339,49 @@ def test_cross_validation_and_grid_search_find_the_size_of_the_tree():
     assert search.predict(table).shape == (800,)
 
 
+def test_scikit_learns_scores_do_not_depend_on_the_order_of_the_schemas_classes():
+    table, labels = patients()
+    scores = []
+    for classes in (SCHEMA.classes, SCHEMA.classes[::-1]):
+        schema = Schema(SCHEMA.columns, label=SCHEMA.label, classes=classes)
+        model = exact(schema=schema, max_splits=3).fit(table, labels)
+        scores.append(
+            [get_scorer(name)(model, table, labels) for name in ("roc_auc", "neg_log_loss", "accuracy")]
+        )
+        assert CalibratedClassifierCV(model, cv=2).fit(table, labels).score(table, labels) > 0.75
+    assert scores[0] == pytest.approx(scores[1])
+    assert scores[0][0] > 0.75
+
+
+def test_tools_that_number_the_classes_are_told_what_to_do():
+    table, labels = patients()
+    with pytest.raises(InvalidType, match="let labels and the schema's classes be numbers"):
+        cross_val_predict(exact(), table, labels, method="predict_proba", cv=2)
+    schema = Schema(SCHEMA.columns, label=SCHEMA.label, classes=[0, 1])
+    numbers = np.array([SCHEMA.classes.index(label) for label in labels])
+    shares = cross_val_predict(exact(schema=schema), table, numbers, method="predict_proba", cv=2)
+    assert shares.shape == (len(labels), 2)
+
+
+def test_holders_need_not_agree_on_the_order_of_columns():
+    table, labels = patients()
+    backwards = table[table.columns[::-1]]
+    model = exact().fit_holders([(table, labels), (backwards, labels)])
+    assert model.predict(table).tolist() == model.predict(backwards).tolist()
+    with pytest.raises(InvalidTable, match="one pair for each data holder"):
+        exact().fit_holders([table, backwards])
+
+
 # Files
+
+
+def test_a_loaded_model_trains_again_at_the_same_price(tmp_path):
+    table, labels = patients()
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=0.1, neighbours="replace").fit(table, labels)
+    model.save(tmp_path / "tree.json")
+    again = clone(PrivateTreeClassifier.load(tmp_path / "tree.json")).fit(table, labels)
+    assert (again.epsilon, again.neighbours) == (0.1, "replace")
+    assert again.ledger_.grant == model.ledger_.grant
 
 
 def test_a_saved_model_is_the_same_model(tmp_path):

@@ -93,7 +93,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     tree_ : Tree
     schema_ : Schema
     classes_ : array
+        Sorted, as scikit-learn has them.
     ledger_ : Ledger
+        Of a model that was trained here; what a file says is in `record_`.
     record_ : Record or None
         How the tree was trained; kept in the model's file.
     n_features_in_ : int
@@ -170,9 +172,10 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        if not tables or not all(isinstance(table, Sequence) and len(table) == 2 for table in tables):
+            raise InvalidTable("give a list of (table, labels), one pair for each data holder.")
         tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
-        if not tables:
-            raise InvalidTable("there is no data holder; give at least one (table, labels).")
+        self.__dict__.pop("feature_names_in_", None)  # holders need not agree on an order of the columns
         self._settle_schema(None, None)
         return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_)) for X, y in tables])
 
@@ -202,13 +205,13 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """The most likely class of each row."""
         leaves = self.apply(X)
         best = self.tree_.counts.argmax(axis=1)
-        predicted: NDArray[Any] = self.classes_[best][leaves]
+        predicted: NDArray[Any] = np.array(self.schema_.classes)[best][leaves]
         return predicted
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of each row, in the order of `classes_`."""
         leaves = self.apply(X)
-        probabilities: NDArray[np.float64] = self.tree_.probabilities[leaves]
+        probabilities: NDArray[np.float64] = self.tree_.probabilities[:, self.schema_.class_order][leaves]
         return probabilities
 
     def apply(self, X: Any) -> NDArray[np.int32]:
@@ -225,13 +228,17 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         loaded: Record | None = self._record
         return loaded
 
-    def to_json(self) -> str:
-        """The tree, and how it was trained, as JSON text."""
+    def to_dict(self) -> dict[str, Any]:
+        """The tree, and how it was trained, as plain values."""
         check_is_fitted(self)
         plain = self.tree_.to_dict()
         if record := self.record_:
             plain["training"] = record.to_dict()
-        return json.dumps(plain, indent=1, allow_nan=False)
+        return plain
+
+    def to_json(self) -> str:
+        """The same as JSON text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON; the file appears as a whole or not at all."""
@@ -239,7 +246,10 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     @classmethod
     def load(cls, path: str | Path, schema: Schema | None = None) -> Self:
-        """Read a model; `schema`, if given, must be the one that it was trained with."""
+        """Read a model; `schema`, if given, must be the one that it was trained with.
+
+        Of its parameters, the file has the schema, epsilon and the neighbours; the rest are the defaults.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -250,8 +260,10 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if schema is not None and schema != tree.schema:
             raise SchemaMismatch("the model was trained with another schema than the one given.")
         model = cls(schema=tree.schema)
+        if record is not None:  # to train again costs no more than it did, unless that is asked for
+            model.set_params(epsilon=float(record.epsilon), neighbours=record.neighbours)
         model.schema_, model.tree_, model._record = tree.schema, tree, record
-        model.classes_ = np.array(tree.schema.classes)
+        model.classes_ = np.array(tree.schema.classes)[tree.schema.class_order]
         model.n_features_in_ = len(tree.schema.columns)
         return model
 
@@ -430,7 +442,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                     stacklevel=3,
                 )
             self.schema_ = schema_from_data(X, y)
-        self.classes_ = np.array(self.schema_.classes)
+        self.classes_ = np.array(self.schema_.classes)[self.schema_.class_order]
 
     def _check_parameters(self) -> None:
         """Every parameter is of the right kind and in range; errors name it, its value and what would do."""

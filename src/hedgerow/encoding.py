@@ -97,11 +97,18 @@ def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
     """The class number of each label; a label that is not a class is an error, never dropped."""
     values = _one_dimension(labels, f"the label {schema.label!r}")
     dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
-    found = _positions(values, schema.classes, f"the label {schema.label!r}")
+    try:
+        found = _positions(values, schema.classes, f"the label {schema.label!r}")
+    except InvalidType as error:
+        raise InvalidType(
+            f"{error} (Some of scikit-learn's tools, such as VotingClassifier, number the classes before they "
+            "train: for those, let labels and the schema's classes be numbers from 0.)"
+        ) from None
     if found.size and int(found.max()) == schema.n_classes:
         raise InvalidTable(
-            f"the label {schema.label!r} has values that are not among its classes {list(schema.classes)}; "
-            "add them to the schema's classes or remove those rows."
+            f"the label {schema.label!r} has values that are missing or not among its classes "
+            f"{list(schema.classes)}; correct those rows or remove them. (A class belongs in the schema if everybody "
+            "knows of it, not because it occurs.)"
         )
     return found.astype(dtype)
 
@@ -384,8 +391,7 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
         return values.astype(np.float64)  # type: ignore[no-any-return]
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidType(
-            f"column {name!r} is numeric in the schema, but the table holds other things "
-            "(an argument must be a string or a number)."
+            f"column {name!r} is numeric in the schema, but the table holds other things, such as text."
         ) from error
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,21 @@ class Signal:
         _check("informative", self.informative, self.informative >= 1, "a number of columns, at least 1")
 
     def __str__(self) -> str:
-        return f"{self.informative} columns decide the class of {100 * self.ceiling:g} % of the rows"
+        deciders = "1 column decides" if self.informative == 1 else f"{self.informative} columns decide"
+        return f"{deciders} the class of {100 * self.ceiling:g} % of the rows"
 
 
 class Population:
     """Where the rows of one made-up study come from: a distribution for each column, and who votes how."""
 
     def __init__(self, schema: Schema, signal: Signal, rng: np.random.Generator) -> None:
+        guessing = 1 / schema.n_classes
+        _check(
+            "ceiling",
+            signal.ceiling,
+            signal.ceiling >= guessing,
+            f"at least {guessing:.3g}, which guessing reaches",
+        )
         self.schema = schema
         self._signal = signal
         self._rng = rng
@@ -281,6 +289,7 @@ def plan(
         (0.8, True)
     """
     signal = Signal() if signal is None else signal
+    signal = replace(signal, informative=min(signal.informative, len(schema.columns)))
     _check("rows", rows, rows >= 1, "the number of rows of one holder, at least 1")
     _check("holders", holders, holders >= 1, "a number of data holders, at least 1")
     _check("epsilon", epsilon, 0 < epsilon < math.inf, "a positive number")

@@ -253,6 +253,11 @@ class Schema:
         return len(self.classes)
 
     @cached_property
+    def class_order(self) -> NDArray[np.int64]:
+        """Where the smallest class stands, the next, ...: scikit-learn takes classes to be sorted."""
+        return np.argsort(np.array(self.classes))
+
+    @cached_property
     def splits(self) -> tuple[Split, ...]:
         """The candidate splits H, column by column in the order of names.
 

@@ -70,6 +70,11 @@ class TableFile:
         """Number of rows, where the file says it; private."""
         return self._source.n_rows
 
+    @property
+    def declares_types(self) -> bool:
+        """Whether the file itself says what its columns hold."""
+        return isinstance(self._source, _Parquet)
+
     def types(self) -> dict[str, pa.DataType]:
         """The type of each column: of Parquet as declared, of CSV as the first rows look."""
         with self._sentences():
@@ -79,9 +84,8 @@ class TableFile:
         """All rows, encoded by the schema; columns that it does not name are left aside."""
         wanted = [*schema.names, *([schema.label] if labels else []), *keep]
         if missing := [name for name in wanted if name not in self.names]:
-            raise InvalidTable(
-                f"{self.name} lacks the column {missing[0]!r}; it has {', '.join(self.names)}."
-            )
+            how = "" if self.declares_types else ", which its first line should name, between commas"
+            raise InvalidTable(f"{self.name} lacks the column {missing[0]!r}{how}.")
         known = self._source.as_stored(schema)
         with self._sentences():
             for table, done in self._source.read(list(dict.fromkeys(wanted))):
@@ -97,6 +101,10 @@ class TableFile:
             yield
         except InvalidTable as error:
             raise type(error)(f"{self.name}: {error}") from None
+        except csv.Error:
+            raise InvalidTable(
+                f"{self.name} has a first line that cannot be read; do its lines end as usual?"
+            ) from None
         except UnicodeDecodeError:
             raise InvalidTable(f"{self.name} is not text in UTF-8; convert it.") from None
         except pa.ArrowCancelled:
@@ -104,6 +112,11 @@ class TableFile:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise OSError(error.errno, error.strerror, error.filename or self.name) from None
+            if ragged := RAGGED.search(str(error)):
+                row, names, fields = map(int, ragged.groups())
+                raise InvalidTable(
+                    f"{self.name}: line {row + 1} has {fields} fields, but the first line names {names} columns."
+                ) from None
             utf8 = "UTF8" in str(error)
             reason = "is not text in UTF-8; convert it" if utf8 else "is damaged, or not what its name says"
             raise InvalidTable(f"{self.name} {reason}.") from None
@@ -242,25 +255,19 @@ class _Csv:
     def types(self) -> dict[str, pa.DataType]:
         rows = self._open(arrow_csv.ConvertOptions())
         types = [pa.null()] * len(self.names) if rows is None else rows.schema.types
+        if any(map(pa.types.is_binary, types)):
+            raise InvalidTable("it is not text in UTF-8; convert it.")
         return dict(zip(self.names, types, strict=True))
 
     def read(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, float | None]]:
         as_text = dict.fromkeys(self.names, pa.string())
         options = arrow_csv.ConvertOptions(column_types=as_text, include_columns=columns)
-        try:
-            if (rows := self._open(options)) is None:
-                yield pa.table({name: pa.array([], pa.string()) for name in columns}), 1.0
-                return
-            for batch in rows:
-                done = None if not self._size else self._stream.tell() / self._size
-                yield pa.Table.from_batches([batch]), done
-        except pa.ArrowInvalid as error:
-            if ragged := RAGGED.search(str(error)):
-                row, names, fields = map(int, ragged.groups())
-                raise InvalidTable(
-                    f"line {row + 1} has {fields} fields, but the first line names {names} columns."
-                ) from None
-            raise
+        if (rows := self._open(options)) is None:
+            yield pa.table({name: pa.array([], pa.string()) for name in columns}), 1.0
+            return
+        for batch in rows:
+            done = None if not self._size else self._stream.tell() / self._size
+            yield pa.Table.from_batches([batch]), done
 
     def _open(self, options: arrow_csv.ConvertOptions) -> Any:
         """A reader of the lines below the first; None if there are none."""

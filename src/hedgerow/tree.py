@@ -5,6 +5,7 @@ Nothing is built from a file before all of it has been checked. Imports `schema`
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -149,6 +150,11 @@ class Tree:
             "schema": self.schema.to_dict(),
             "nodes": nodes,
         }
+
+    @property
+    def hash(self) -> str:
+        """The same for equal trees, and for no others."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Tree:

@@ -42,6 +42,37 @@ def test_predictions_are_written_as_parquet(study):
     )
 
 
+def test_a_tree_that_protects_nobody_says_so_whoever_reads_it(study):
+    assert (
+        hedgerow(
+            "train", "rows.csv", "--schema", "schema.toml", "--seed", 1, "--out", "seeded.json"
+        ).exit_code
+        == 0
+    )
+    predicted = hedgerow("predict", "seeded.json", "other.csv")
+    assert "NOT PRIVATE" in predicted.stderr
+    assert "NOT PRIVATE" not in predicted.stdout
+    assert "seeded" in json.loads(hedgerow("show", "seeded.json", "--json").stdout)["training"]["leaks"][0]
+    assert (
+        "seeded" in json.loads(hedgerow("evaluate", "seeded.json", "other.csv", "--json").stdout)["leaks"][0]
+    )
+    assert not hedgerow("predict", "tree.json", "other.csv").stderr
+
+
+@pytest.mark.parametrize("classes", [["[low]", "[/i]"], [f"class {i}" for i in range(30)]])
+def test_no_class_is_lost_from_the_table_of_an_evaluation(tmp_path, monkeypatch, classes):
+    monkeypatch.chdir(tmp_path)
+    schema = Schema([Numeric("x", 0, 1)], label="[/i]label", classes=classes)
+    table = pd.DataFrame(
+        {"x": np.linspace(0, 1, 3_000), "[/i]label": [classes[i % len(classes)] for i in range(3_000)]}
+    )
+    table.to_csv("rows.csv", index=False)
+    PrivateTreeClassifier(schema=schema).fit(table[["x"]], table["[/i]label"]).save("tree.json")
+    told = hedgerow("evaluate", "tree.json", "rows.csv").stdout
+    assert all(name in told for name in ("[/i]label", *classes))
+    assert "…" not in told
+
+
 def test_no_rows_give_no_predictions(study):
     (study / "none.csv").write_text("age,sex,ward\n")
     result = hedgerow("predict", "tree.json", "none.csv")

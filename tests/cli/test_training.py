@@ -71,12 +71,12 @@ def test_every_parameter_of_the_classifier_is_an_option(study):
 def test_noise_is_cryptographic_unless_a_seed_is_given(study):
     trees = []
     for _ in range(2):
-        result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json")
+        result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json", "--force")
         assert json.loads(result.stdout)["private"] is True
         trees.append(PrivateTreeClassifier.load("tree.json").tree_)
     assert trees[0] != trees[1]  # equal by chance with probability far below 1e-6: every count would be
     for option, leak in (("--seed=1", "seeded"), ("--epsilon=inf", "infinite")):
-        args = ("train", "rows.csv", "--schema", "schema.toml", option)
+        args = ("train", "rows.csv", "--schema", "schema.toml", option, "--force")
         assert "NOT PRIVATE" in hedgerow(*args).stdout
         told = json.loads(hedgerow(*args, "--json").stdout)
         assert told["private"] is False
@@ -87,7 +87,7 @@ def test_noise_is_cryptographic_unless_a_seed_is_given(study):
 
 def test_training_tells_nothing_that_is_not_in_the_model(study):
     """The model's file holds released numbers only; whatever else were printed would have to come from the rows."""
-    result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json")
+    result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--json", "--force")
     model = PrivateTreeClassifier.load("tree.json")
     tree = model.tree_
     assert json.loads(result.stdout) == {
@@ -100,7 +100,7 @@ def test_training_tells_nothing_that_is_not_in_the_model(study):
         "training": model.record_.to_dict(),
     }
     assert not result.stderr
-    in_words = hedgerow("train", "rows.csv", "--schema", "schema.toml")
+    in_words = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--force")
     model = PrivateTreeClassifier.load("tree.json")
     for line in model.record_.plan:
         assert line in in_words.stdout

@@ -92,6 +92,22 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
         ("report", "tree.json", "--evaluation", "rows.csv", "--out", "new.html"),
         "rows.csv is not what `hedgerow evaluate --json` prints",
     ),
+    "an evaluation of another tree": (
+        ("report", "tree.json", "--evaluation", "evaluation.json", "--out", "new.html"),
+        "evaluation.json is about another tree",
+    ),
+    "the table for the model": ((*TRAIN[:5], "rows.csv"), "rows.csv is what this command reads"),
+    "the table for the model, by force": ((*TRAIN[:5], "./rows.csv", "--force"), "rows.csv is what this command"),
+    "the schema for the model": ((*TRAIN[:5], "schema.toml"), "schema.toml is what this command reads"),
+    "a model where one is": ((*TRAIN[:5], "tree.json"), "tree.json is there already"),
+    "predictions for the table": ((*PREDICT[:4], "other.csv"), "other.csv is what this command reads"),
+    "the page for the model": (("report", "tree.json", "--out", "tree.json"), "tree.json is what this command reads"),
+    "a draft where a schema is": (("schema", "draft", "rows.csv", "--out", "schema.toml"), "schema.toml is there"),
+    "a draft of ragged lines": (("schema", "draft", "ragged.csv"), "ragged.csv: line 4 has 2 fields"),
+    "a draft of another alphabet": (("schema", "draft", "latin.csv"), "latin.csv: it is not text in UTF-8"),
+    "lines that end as on old Macs": (("train", "mac.csv", *TRAIN[2:]), "mac.csv has a first line that cannot be"),
+    "a ceiling below guessing": (("plan", "schema.toml", "--rows=9", "--ceiling=0.3"), "ceiling=0.3; it must be at least 0.5"),
+    "somebody else's page": (("reproduce", "--out", "notes", "--report"), "notes.md is where the report would go"),
 }  # fmt: skip
 
 
@@ -114,6 +130,9 @@ def mistakes(study: Path) -> Path:
         "words.csv": rows.assign(age="old").to_csv(index=False),
         "labels.csv": rows.assign(ill="maybe").to_csv(index=False),
         "unlabelled.csv": rows.drop(columns="ill").to_csv(index=False),
+        "mac.csv": f"{header}\r0,1,male,1,no\r",
+        "notes.md": "Mine.\n",
+        "evaluation.json": json.dumps({"accuracy": 0.5, "tree": "another"}),
         "broken.toml": "label = ",
         "draft.toml": 'version = 1\nlabel = "ill"\n[[columns]]\nname = "age"\nkind = "numeric"\n',
         "foreign.toml": Schema([Numeric("income", 0, 1)], label="rich", classes=[0, 1]).to_toml(),
@@ -160,8 +179,9 @@ def test_a_mistake_is_json_too_where_that_was_asked_for(mistakes, name):
     command = ("evaluate", *args[1:]) if args[0] == "predict" else args
     result = hedgerow(*command, "--json")
     assert result.exit_code in {1, 2}
-    assert json.loads(result.stdout).keys() == {"error"}
-    assert culprit in json.loads(result.stdout)["error"]
+    assert not result.stdout  # which may be shown to anyone
+    assert json.loads(result.stderr).keys() == {"error"}
+    assert culprit in json.loads(result.stderr)["error"]
 
 
 def test_no_error_quotes_a_row(mistakes):
@@ -169,7 +189,8 @@ def test_no_error_quotes_a_row(mistakes):
     (mistakes / "a.csv").write_text(f"number,age,sex,ward,ill\n0,{secret},male,1,no\n")
     (mistakes / "b.csv").write_text(f"number,age,sex,ward,ill\n0,1,male,1,{secret}\n")
     (mistakes / "c.csv").write_text(f"number,age,sex,ward,ill\n0,1,{secret}\n")
-    for name in ("a.csv", "b.csv", "c.csv"):
+    (mistakes / "d.csv").write_text(f"0,1,{secret},1,no\n")  # without names, the first line is a row
+    for name in ("a.csv", "b.csv", "c.csv", "d.csv"):
         result = hedgerow("train", name, *TRAIN[2:])
         assert result.exit_code == 1
         assert secret not in result.output
@@ -242,7 +263,7 @@ def test_a_disk_that_fills_up_half_way_leaves_what_was_there(study, out):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 
-    command = [*PROGRAM, *TRAIN[:5], out]
+    command = [*PROGRAM, *TRAIN[:5], out, "--force"]
     result = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert f"{out} cannot be used: File too large" in result.stderr

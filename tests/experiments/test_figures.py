@@ -84,7 +84,7 @@ def test_the_report_has_every_statement_and_keeps_what_was_written_by_hand(study
     assert f"{len(cells()):,} trees, data sets" in text
     for version in VERSIONS:
         assert f"- `{version}`: figure 1 2 runs, figure 2 2 runs, figure 3 2 runs of a setting.\n" in text
-    assert re.search(r"\n- [\d,]+ trees of .* took \d+ minutes \(--jobs 1\)\.\n", text)
+    assert re.search(r"\n- [\d,]+ trees of .* took \d+ (seconds|minutes) \(--jobs 1\)\.\n", text)
     for statement in STATEMENTS:
         assert f"| {statement.source} | {statement.text} |" in text
     write_report(study, written)

@@ -25,7 +25,7 @@ def in_duckdb(table: pl.DataFrame, *expressions: str) -> list[np.ndarray]:
 def test_duckdb_predicts_exactly_what_the_model_does(kind, float32):
     model = random_model(KINDS[kind], n_splits=200)
     table = random_rows(model.schema_, float32=float32)
-    last = model.schema_.classes[-1]
+    last = model.classes_[-1].item()
     predicted, probability = in_duckdb(
         table, model.to_sql("duckdb"), model.to_sql("duckdb", probability_of=last)
     )
@@ -79,7 +79,7 @@ def test_what_sql_cannot_write_is_refused():
 def test_postgres_predicts_exactly_what_the_model_does(kind, float32, in_postgres):
     model = random_model(KINDS[kind], n_splits=200)
     table = random_rows(model.schema_, n_rows=20_000, float32=float32)
-    last = model.schema_.classes[-1]
+    last = model.classes_[-1].item()
     predicted, probability = in_postgres(
         table, model.to_sql("postgres"), model.to_sql("postgres", probability_of=last)
     )

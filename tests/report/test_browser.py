@@ -110,9 +110,9 @@ def every_kind_rows(n, random, single):
 def assert_answers(answers, model, table):
     leaves = model.apply(table).tolist()
     assert [a["node"] for a in answers] == leaves
-    assert [model.classes_[a["best"]] for a in answers] == model.predict(table).tolist()
+    assert [model.schema_.classes[a["best"]] for a in answers] == model.predict(table).tolist()
     shares = [[share for _, share in sorted(a["shares"])] for a in answers]
-    assert shares == model.predict_proba(table).tolist()
+    assert shares == model.tree_.probabilities[leaves].tolist()
     assert len(set(leaves)) >= 5
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Timer
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
 from typer.core import TyperGroup
 
 from hedgerow.errors import HedgerowError
@@ -24,11 +26,13 @@ console = Console()
 to_owner = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 
 USAGE = 2  # the exit code of a command that was written wrongly; of everything else that fails it is 1
 # Typer brings a Click of its own, or did not in older versions; this names the class in both.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
+WIDE = 10_000  # characters
 EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
 
 
@@ -45,10 +49,8 @@ class OneSentence(TyperGroup):
             if is_ours or isinstance(error, BrokenPipeError):  # a bug; a reader that has seen enough
                 raise
             reason = _sentence(error)
-            hint(reason)
-            if as_json:
-                with suppress(OSError):  # standard output may be what went wrong
-                    print_json({"error": reason})
+            # For the owner of the rows: what is wrong with a table is a fact about it.
+            hint(json.dumps({"error": reason}) if as_json else reason)
             raise typer.Exit(USAGE if isinstance(error, UsageError) else 1) from None
 
 
@@ -86,10 +88,25 @@ def hint(text: str) -> None:
     to_owner.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def show_table(table: RichTable) -> None:
+    """Print a table; in a file nothing of it is cut off."""
+    (console if console.is_terminal else Console(width=WIDE)).print(table)
+
+
 def print_json(value: Any) -> None:
     """Print for machines."""
     sys.stdout.write(json.dumps(value, indent=1, allow_nan=False) + "\n")
     sys.stdout.flush()
+
+
+def check_out(out: Path | None, inputs: Sequence[str | Path], *, force: bool = True) -> None:
+    """Refuse to write over what the command reads; and, unless forced, over any file."""
+    if out is None or not out.is_file():
+        return
+    if any(Path(path).exists() and out.samefile(path) for path in inputs):
+        raise HedgerowError(f"{out} is what this command reads; write to another file.")
+    if not force:
+        raise HedgerowError(f"{out} is there already; write to another file, or over it with --force.")
 
 
 @contextmanager

@@ -22,7 +22,9 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="5 runs and fewer points.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
-    out: Annotated[Path, typer.Option(help="Where the CSV and the figures go.")] = Path("reproduction"),
+    out: Annotated[
+        Path, typer.Option(help="The folder of the CSV and the figures; the report goes beside it.")
+    ] = Path("reproduction"),
     report: Annotated[
         bool, typer.Option("--report", help="Learn nothing; draw and report what is there.")
     ] = False,
@@ -33,6 +35,7 @@ def reproduce(
     for chosen, known in ((dataset, cells.DATASETS), (version, cells.VERSIONS)):
         if unknown := set(chosen or ()) - set(known):
             raise typer.BadParameter(f"there is no {min(unknown)!r}; choose from {', '.join(known)}.")
+    statements.page_of(out)  # refuses now what would be refused at the end
     if not report:
         wanted = cells.cells_of(
             figure or cells.FIGURES,
@@ -56,10 +59,13 @@ def compare(
     python: Annotated[
         str | None, typer.Option(help="The Python of an environment with diffprivlib or interpret.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the CSV and the plot go.")] = Path("comparison"),
+    out: Annotated[
+        Path, typer.Option(help="The folder of the CSV and the plot; the table goes beside it.")
+    ] = Path("comparison"),
 ) -> None:
     """Compare with other libraries: same rows, same epsilons; accuracy, AUC and time."""
-    from hedgerow.experiments import comparison
+    from hedgerow.experiments import comparison, statements
 
+    statements.page_of(out)
     page = comparison.compare(tuple(dataset or comparison.DATASETS), runs, python, out, console)
     console.print(f"The table and the plot are in {page}.")

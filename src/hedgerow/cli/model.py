@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import AsJson, console, print_json, say
+from hedgerow.cli.console import AsJson, check_out, print_json, say, show_table
 from hedgerow.errors import HedgerowError, InvalidModel
 
 if TYPE_CHECKING:
     from hedgerow import PrivateTreeClassifier
     from hedgerow.record import Account, Record
+    from hedgerow.tree import Tree
 
 SQLITE = b"SQLite format 3\0"
 
@@ -26,7 +28,7 @@ def show(model: Model, as_json: AsJson = False) -> None:
     """Print the tree: a row that passes a test goes to the first branch."""
     loaded = load_model(model)
     if as_json:
-        print_json(loaded.tree_.to_dict())
+        print_json(loaded.to_dict())
         return
     warn_if_not_private(loaded.record_)
     say(loaded.tree_.export_text())
@@ -60,7 +62,7 @@ def ledger(
             prices = dict.fromkeys((number_text(line.least), number_text(line.most)))
             cells = (line.what, line.mechanism, str(line.releases), " to ".join(prices))
             table.add_row(str(line.depth), *cells, number_text(line.paid))
-        console.print(table)
+        show_table(table)
 
 
 def report(
@@ -73,8 +75,9 @@ def report(
     """Write a page that shows the tree, what it cost, and what that means; it needs no network."""
     from hedgerow.report import write_report
 
+    check_out(out, [model, *([evaluation] if evaluation else [])])
     loaded = load_model(model)
-    write_report(loaded, out, None if evaluation is None else _read_evaluation(evaluation))
+    write_report(loaded, out, None if evaluation is None else _read_evaluation(evaluation, loaded.tree_))
     say(f"The report is in {out}.")
 
 
@@ -92,13 +95,15 @@ def _print_studies(path: Path, *, as_json: bool) -> None:
     say(f"All studies together have spent epsilon {number_text(sum(spent.values(), Fraction(0)))}.")
 
 
-def _read_evaluation(path: Path) -> dict[str, Any]:
+def _read_evaluation(path: Path, tree: Tree) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         found = None
-    if not isinstance(found, dict) or "accuracy" not in found:
+    if not isinstance(found, dict) or not isinstance(found.get("accuracy"), float) or "tree" not in found:
         raise HedgerowError(f"{path} is not what `hedgerow evaluate --json` prints.")
+    if found["tree"] != tree.hash:
+        raise HedgerowError(f"{path} is about another tree; evaluate this one.")
     return found
 
 
@@ -112,10 +117,10 @@ def load_model(path: Path) -> PrivateTreeClassifier:
         raise InvalidModel(f"{path}: {error}") from None
 
 
-def warn_if_not_private(record: Record | None) -> None:
+def warn_if_not_private(record: Record | None, tell: Callable[[str], None] = say) -> None:
     """Say loudly what protects nobody."""
     for leak in record.leaks if record else ():
-        say(f"NOT PRIVATE: {leak}.")
+        tell(f"NOT PRIVATE: {leak}.")
 
 
 def account_sentence(number: int, account: Account) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import AsJson, console, print_json, progress, say
+from hedgerow.cli.console import AsJson, print_json, progress, say, show_table
 
 if TYPE_CHECKING:
     from hedgerow.forecast import Forecast
@@ -56,7 +56,7 @@ def plan(
         return
     for sentence in found.explain():
         say(sentence)
-    console.print(_table(found))
+    show_table(_table(found))
 
 
 def _table(found: Forecast) -> RichTable:

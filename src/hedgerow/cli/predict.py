@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import AsJson, console, print_json, progress, say
+from hedgerow.cli.console import AsJson, check_out, hint, print_json, progress, say, show_table
 from hedgerow.cli.model import Model, load_model, warn_if_not_private
 from hedgerow.errors import InvalidTable
 
@@ -33,7 +35,10 @@ def predict(
     """Predict the class of each row of a table, in its order."""
     from hedgerow.tables import TableFile, table_writer
 
-    tree = load_model(model).tree_
+    check_out(Path(out), [data, model])
+    loaded = load_model(model)
+    warn_if_not_private(loaded.record_, hint)
+    tree = loaded.tree_
     file, kept = TableFile(data), keep or []
     header = _predictions(tree, np.zeros(0, dtype=np.int32), proba=proba)
     if clash := {*kept} & {*header.column_names}:
@@ -63,16 +68,22 @@ def evaluate(model: Model, data: Data, as_json: AsJson = False) -> None:
         raise InvalidTable(f"{file.name} has no rows to compare with.")
     found = compare(tree, counts)
     if as_json:
-        print_json({"private": False} | found)
+        about = {
+            "private": False,
+            "tree": tree.hash,
+            "leaks": list(loaded.record_.leaks if loaded.record_ else ()),
+        }
+        print_json(about | found)
         return
     warn_if_not_private(loaded.record_)
     for name, value in found.items():
         if isinstance(value, float):
             say(f"{name:8} {value:.4f}")
-    table = RichTable(f"{tree.schema.label}: true, below; predicted, right", *map(str, tree.schema.classes))
-    for true, row in zip(tree.schema.classes, found["confusion"], strict=True):
-        table.add_row(str(true), *map(str, row))
-    console.print(table)
+    head, *classes = map(escape, map(str, (tree.schema.label, *tree.schema.classes)))
+    table = RichTable(f"{head}: true, below; predicted, right", *classes)
+    for true, row in zip(classes, found["confusion"], strict=True):
+        table.add_row(true, *map(str, row))
+    show_table(table)
     say("These numbers are computed from the rows given and are not private: they are for the rows' owner.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow.cli.console import AsJson, hint, print_json, progress, say
+from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
 from hedgerow.errors import InvalidSchema, InvalidTable
 from hedgerow.files import write_text
 from hedgerow.schema import Categorical, Column, Numeric, Schema, toml_value
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
 
 HEAD = """\
-# What everybody may know about the table before a row of it is read. This draft has the names and the types of
-# {file!r}; bounds, categories and classes are yours to fill in.
+# What everybody may know about the table before a row of it is read. This draft has the names of {file!r}
+# and {kinds}; bounds, categories and classes are yours to fill in.
 #
 # They must not be read from the rows: the highest age in a table is somebody's age, and a category that occurs
 # once is somebody. Take them from a form, a code book, a law or common sense, as if the table were still empty.
@@ -38,15 +38,26 @@ def draft(
     data: Annotated[str, typer.Argument(help="A .csv or .parquet file; - for CSV on standard input.")],
     label: Annotated[str | None, typer.Option(help="The column that is to be predicted.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
+    force: Force = False,
 ) -> None:
     """Write a schema with a table's column names and types, and gaps for a person to fill in."""
     from hedgerow.tables import TableFile
 
+    check_out(out, [data], force=force)
     file = TableFile(data)
     types = file.types()
     if label is not None and label not in types:
         raise InvalidTable(f"{file.name} has no column {label!r}; it has {', '.join(types)}.")
-    text = HEAD.format(file=file.name) + _label(label, types)
+    if not file.declares_types and any(map(_is_number, types)):
+        hint(
+            f"Some names are numbers. If {file.name} begins with a row, put a line with the names before it."
+        )
+    kinds = (
+        "their types"
+        if file.declares_types
+        else "a guess at each one's kind, from the first rows: correct it"
+    )
+    text = HEAD.format(file=file.name, kinds=kinds) + _label(label)
     text += "".join(_column(name, kind) for name, kind in types.items() if name != label)
     if out is None:
         typer.echo(text, nl=False)
@@ -75,6 +86,8 @@ def check(
         f"{schema} is complete: {len(found.columns)} columns, {len(found.splits)} candidate splits, "
         f"{found.n_classes} classes of {found.label!r}.\nIts hash is {found.hash}."
     )
+    if found.n_classes == 1:
+        hint(f"There is one class of {found.label!r}, so there is nothing to predict.")
     for path in data or ():
         say(f"{path} can be read by it.")
 
@@ -112,13 +125,17 @@ def _try_to_read(path: str, schema: Schema) -> None:
     """Read a table; tell the owner of columns that cannot be meant so. A mere hint, for it is about the rows."""
     from hedgerow.tables import TableFile
 
-    file, strange = TableFile(path), dict(enumerate(schema.columns))
+    file, strange, n_rows = TableFile(path), dict(enumerate(schema.columns)), 0
     with progress(f"reading {file.name}") as done:
         for block in file.blocks(schema, labels=True):
             for i, column in list(strange.items()):
                 if _is_met(column, block.codes.column(i)):
                     del strange[i]
+            n_rows += block.codes.n_rows
             done(block.done)
+    if not n_rows:
+        hint(f"{file.name} has no rows.")
+        return
     for column in strange.values():
         hint(
             f"{file.name}: no row has one of the categories of {column.name!r}; are they written differently?"
@@ -134,16 +151,24 @@ def _is_met(column: Column, codes: NDArray[Any]) -> bool:
     return len(column.cuts) < 2 or bool(((codes > 0) & (codes < len(column.cuts))).any())
 
 
-def _label(label: str | None, types: dict[str, pa.DataType]) -> str:
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _label(label: str | None) -> str:
     if label is None:
         return "# label =     # the column to predict; take it out of the columns below\n# classes = []  # all that it can be\n"
-    return f"label = {toml_value(label)}  # {types[label]} in the file\n# classes = []  # all that it can be, whether it occurs or not\n"
+    return f"label = {toml_value(label)}\n# classes = []  # all that it can be, whether it occurs or not\n"
 
 
 def _column(name: str, kind: pa.DataType) -> str:
     import pyarrow as pa
 
-    lines = ["", "[[columns]]", f"name = {toml_value(name)}  # {kind} in the file"]
+    lines = ["", "[[columns]]", f"name = {toml_value(name)}"]
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_boolean(kind):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, hint, print_json, progress, say
+from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
 from hedgerow.cli.model import account_sentence, warn_if_not_private
 from hedgerow.errors import InvalidTable
 
@@ -65,6 +65,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Reproducible noise, which is NOT PRIVATE, for experiments.")
     ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn a tree with differential privacy, and write it with the account of what it has cost."""
@@ -93,6 +94,7 @@ def train(
     )
     model.plan(len(data))  # refuses now what would be refused when all rows are read
     files = [TableFile(path) for path in _all_different(data)]
+    check_out(out, [*data, schema], force=force)
     with replacing(out) as file:
         rows, holders = _read(files, agreed)
         with progress("learning"):

@@ -33,7 +33,7 @@ from hedgerow.experiments import _other_libraries
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.plots import COLOURS, save
 from hedgerow.experiments.runner import progress_bars, whole_lines
-from hedgerow.experiments.statements import put_between_markers
+from hedgerow.experiments.statements import page_of, put_between_markers
 from hedgerow.schema import Numeric
 
 DATASETS = ("adult", "bank", "creditcard", "skin", "mnist")
@@ -130,7 +130,7 @@ def compare(names: Sequence[str], runs: int, python: str | None, out: Path, cons
         console.print("No environment was named with --python: diffprivlib and interpret are left out.")
     best = best_settings(pd.read_csv(out / CSV))
     plot(best, out)
-    return put_between_markers(out.with_suffix(".md"), table(best, out), "Comparison with other libraries")
+    return put_between_markers(page_of(out), table(best, out), "Comparison with other libraries")
 
 
 def finished(path: Path) -> set[Key]:

@@ -62,11 +62,24 @@ def reproduce(
         (out / CSV).write_bytes(gzip.decompress((out / PACKED).read_bytes()))
     done = finished_cells(out / CSV)
     missing = [cell for cell in cells if cell not in done]
+    try:
+        _learn(missing, out, jobs, source or _published)
+    finally:  # an interrupted study took its time too
+        learned = finished_cells(out / CSV) - done
+        if learned:
+            _log_time(out / TIMES, [c for c in missing if c in learned], time.monotonic() - started, jobs)
+    if missing:
+        sort(out / CSV)
+
+
+def _learn(
+    missing: Sequence[Cell], out: Path, jobs: int, source: Callable[[str], tuple[Encoded, str]]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="hedgerow-codes-") as folder, progress_bars() as progress:
         for dataset in dict.fromkeys(cell.dataset for cell in missing):
             mine = [cell for cell in missing if cell.dataset == dataset]
             bar = progress.add_task(f"{dataset}: reading", total=len(mine))
-            data, note = (source or _published)(dataset)
+            data, note = source(dataset)
             _note(out / NOTES, dataset, note)
             share(data, Path(folder) / dataset)
             progress.update(bar, description=dataset)
@@ -74,9 +87,6 @@ def reproduce(
                 joblib.delayed(_run)(cell, os.fspath(Path(folder) / dataset)) for cell in mine
             )
             append(out / CSV, _counted(results, progress, bar))
-    if missing:
-        sort(out / CSV)
-        _log_time(out / TIMES, missing, time.monotonic() - started, jobs)
 
 
 def finished_cells(path: Path) -> set[Cell]:

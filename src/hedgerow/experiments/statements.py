@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from hedgerow.errors import HedgerowError
 from hedgerow.experiments.cells import ALGORITHMS, NO_NOISE, VERSIONS
 from hedgerow.experiments.plots import TITLES, figure_1, figure_2, figure_3, how_many_runs, means, read
 from hedgerow.experiments.runner import NOTES, TIMES
+from hedgerow.files import write_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -318,6 +320,8 @@ def _runs(mean: pd.DataFrame) -> Iterator[str]:
     for version in VERSIONS:
         figures = {"1": figure_1, "2": figure_2, "3": figure_3}
         shown = {name: figure(mean, version) for name, figure in figures.items()}
+        if shown["3"].train_fraction.eq(1).all():  # nothing but figure 2
+            del shown["3"]
         told = [f"figure {name} {how_many_runs(part)}" for name, part in shown.items() if not part.empty]
         if told:
             yield f"- `{version}`: {', '.join(told)} of a setting."
@@ -327,20 +331,30 @@ def _times(out: Path) -> Iterator[str]:
     """What it took, one line for each time that the study was run."""
     if (out / TIMES).exists():
         for took in pd.read_csv(out / TIMES).to_dict("records"):
-            minutes = f"{took['seconds'] / 60:.0f} minutes (--jobs {took['jobs']})"
-            yield f"- {took['cells']:,} trees of {took['versions']} took {minutes}."
+            seconds = took["seconds"]
+            time = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+            yield f"- {took['cells']:,} trees of {took['versions']} took {time} (--jobs {took['jobs']})."
 
 
 def write_report(out: Path, figures: Sequence[Path]) -> Path:
     """Put the results into the page beside `out`, between its markers; a page is begun where there is none."""
-    page = out.with_suffix(".md")
-    return put_between_markers(page, report(out, figures), "Reproduction of the paper's evaluation")
+    return put_between_markers(page_of(out), report(out, figures), "Reproduction of the paper's evaluation")
+
+
+def page_of(out: Path) -> Path:
+    """The page beside a folder of results; refused if somebody else has written it."""
+    page = out.resolve().with_name(out.resolve().name + ".md")
+    if page.exists() and BEGIN not in page.read_text(encoding="utf-8"):
+        raise HedgerowError(
+            f"{page} is where the report would go, but is another page; choose another --out."
+        )
+    return page
 
 
 def put_between_markers(page: Path, text: str, title: str) -> Path:
     """Replace what a page has between the markers."""
-    old = page.read_text() if page.exists() else f"# {title}\n\n{BEGIN}\n{END}\n"
+    old = page.read_text(encoding="utf-8") if page.exists() else f"# {title}\n\n{BEGIN}\n{END}\n"
     head, _, rest = old.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    page.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail or chr(10)}")
+    write_text(page, f"{head}{BEGIN}\n{text}\n{END}{tail or chr(10)}")
     return page

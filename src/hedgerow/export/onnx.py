@@ -44,7 +44,11 @@ def tree_to_onnx(tree: Tree, *, float32: bool = False) -> onnx.ModelProto:
     leaf = graph.add("Cast", graph.add("Reshape", score, graph.table("flat", np.array([-1]))), to=INT64)
     best = np.array(schema.classes, dtype=_dtype(schema.classes[0]))[tree.counts.argmax(axis=1)]
     label = graph.add("Gather", graph.table("classes", best), leaf, name="label")
-    shares = graph.add("Gather", graph.table("shares", tree.probabilities), leaf, name="probabilities")
+    shares = graph.add(
+        "Gather", graph.table("shares", tree.probabilities[:, schema.class_order]), leaf, name="probabilities"
+    )
+
+    classes = ", ".join(str(schema.classes[i]) for i in schema.class_order)
 
     value_info = helper.make_tensor_value_info
     model = helper.make_model(
@@ -57,7 +61,7 @@ def tree_to_onnx(tree: Tree, *, float32: bool = False) -> onnx.ModelProto:
                 value_info(shares, DOUBLE, [None, schema.n_classes]),
             ],
             [numpy_helper.from_array(array, name) for name, array in graph.tables.items()],
-            doc_string=f"{schema.label} by a decision tree; probabilities of {', '.join(map(str, schema.classes))}.",
+            doc_string=f"{schema.label} by a decision tree; probabilities of {classes}.",
         ),
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
         ir_version=IR_VERSION,

@@ -282,9 +282,12 @@ def _schema(tree: Tree) -> str:
     return _section("schema", "The schema", classes + table)
 
 
+NOT_MEASURED = {"private", "tree", "leaks", "classes"}
+
+
 def _evaluation(evaluation: Mapping[str, Any]) -> str:
     """Numbers as one table; then lists of mappings and the confusion matrix, each as a table of its own."""
-    shown = {name: value for name, value in evaluation.items() if name not in {"private", "classes"}}
+    shown = {name: value for name, value in evaluation.items() if name not in NOT_MEASURED}
     tables = {name: value for name, value in shown.items() if _is_table(value)}
     single = [[name, _shown(value)] for name, value in shown.items() if name not in tables]
     body = _table(["Measure", "Value"], single) if single else ""
