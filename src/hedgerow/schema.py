@@ -289,6 +289,13 @@ class Schema:
         return np.concatenate([[0], np.cumsum(self.n_bins)])
 
     @cached_property
+    def split_bins(self) -> tuple[NDArray[np.int64], ...]:
+        """The bins that go left, numbered through all columns: from, up to; and which splits send one more, and which."""
+        column, first, last, also = self.split_table.T
+        start, more = self.bin_start[column], np.flatnonzero(also >= 0)
+        return start + first, start + last + 1, more, (start + also)[more]
+
+    @cached_property
     def hash(self) -> str:
         """The same for equal schemas on every machine and in every version of this format."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -117,7 +117,7 @@ class GroupedRows:
         schema = self.schema
         out = np.empty((len(histograms), len(schema.splits)))
         which = np.broadcast_to(np.asarray(criteria, dtype=np.int64), len(histograms)).copy()
-        args = schema.bin_start, schema.split_range, schema.split_table
+        args = int(schema.n_bins[0]), schema.split_bins
         run_all(
             lambda part: _score(histograms[slice(*part)], *args, which[slice(*part)], out[slice(*part)]),
             even_parts(len(histograms), at_least=max(1, CELLS_WORTH_A_THREAD // self._n_cells)),
@@ -139,13 +139,7 @@ class GroupedRows:
         schema = self.schema
         out = np.empty((len(nodes), len(schema.splits), 2, schema.n_classes), dtype=np.int64)
         for here, histograms in self.histograms(nodes):
-            _all_cells(
-                histograms,
-                schema.bin_start,
-                schema.split_range,
-                schema.split_table,
-                out[here[0] : here[-1] + 1],
-            )
+            _all_cells(histograms, int(schema.n_bins[0]), schema.split_bins, out[here[0] : here[-1] + 1])
         return out
 
     def columns(self, nodes: IntArray) -> IntArray:
@@ -387,31 +381,34 @@ def _count_labels(order, label_bits, ranges, out):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _sides(histogram, bin_start, split_range, splits, prefix, left, right):  # type: ignore[no-untyped-def]
-    """Class counts [class, split] on both sides of every split; `prefix` sums over the bins of a column, from 0."""
-    for column in range(len(split_range)):
-        for a in range(len(histogram)):
-            bins = histogram[a, bin_start[column] : bin_start[column + 1]]
-            for b in range(len(bins)):
-                prefix[b + 1] = prefix[b] + bins[b]
-            for s in range(split_range[column, 0], split_range[column, 1]):
-                goes_left = prefix[splits[s, 2] + 1] - prefix[splits[s, 1]]
-                also = splits[s, 3]
-                if also >= 0:
-                    goes_left += bins[also]
-                left[a, s] = goes_left
-                right[a, s] = prefix[len(bins)] - goes_left
+def _sides(histogram, n_bins, split_bins, prefix, left, right):  # type: ignore[no-untyped-def]
+    """Class counts [class, split] on both sides of every split, from sums over the bins of all columns up to each.
+
+    The first `n_bins` are those of one column, which has every row once; `prefix[0]` is 0.
+    """
+    start, stop, more, also = split_bins
+    for a in range(len(histogram)):
+        total = prefix[0]
+        for b in range(histogram.shape[1]):
+            total += histogram[a, b]
+            prefix[b + 1] = total
+        for s in range(len(start)):
+            left[a, s] = prefix[stop[s]] - prefix[start[s]]
+        for i in range(len(more)):
+            left[a, more[i]] += histogram[a, also[i]]
+        for s in range(len(start)):
+            right[a, s] = prefix[n_bins] - left[a, s]
 
 
 @compiled
-def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: ignore[no-untyped-def]
+def _score(histograms, n_bins, split_bins, criteria, out):  # type: ignore[no-untyped-def]
     """-F(left) - F(right) of every split of every node."""
-    n_classes, n_splits = histograms.shape[1], len(splits)
-    prefix = np.zeros(histograms.shape[2] + 1)
+    n_classes, n_splits = histograms.shape[1], out.shape[1]
+    prefix = np.zeros(histograms.shape[2] + 1, np.int64)
     left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
     impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
     for node in range(len(histograms)):
-        _sides(histograms[node], bin_start, split_range, splits, prefix, left, right)
+        _sides(histograms[node], n_bins, split_bins, prefix, left, right)
         impurity[:] = 0.0
         add_impurities(left, criteria[node], total, work, impurity)
         add_impurities(right, criteria[node], total, work, impurity)
@@ -420,12 +417,11 @@ def _score(histograms, bin_start, split_range, splits, criteria, out):  # type: 
 
 
 @compiled
-def _all_cells(histograms, bin_start, split_range, splits, out):  # type: ignore[no-untyped-def]
+def _all_cells(histograms, n_bins, split_bins, out):  # type: ignore[no-untyped-def]
     """Cells [node, split, side, class] of every split of every node."""
-    prefix = np.zeros(histograms.shape[2] + 1, out.dtype)
+    prefix = np.zeros(histograms.shape[2] + 1, np.int64)
     for node in range(len(histograms)):
-        left, right = out[node, :, 0].T, out[node, :, 1].T
-        _sides(histograms[node], bin_start, split_range, splits, prefix, left, right)
+        _sides(histograms[node], n_bins, split_bins, prefix, out[node, :, 0].T, out[node, :, 1].T)
 
 
 @compiled

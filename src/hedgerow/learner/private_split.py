@@ -183,18 +183,14 @@ def _cells_of(
     histograms: NDArray[np.float64], schema: Schema
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells [node, split, side, class] from histograms [node, bin, class], and how many bins a cell sums up."""
-    starts = schema.bin_start
-    cells = np.empty((len(histograms), len(schema.splits), 2, schema.n_classes))
-    column, first, last, also = schema.split_table.T
-    for c in range(len(schema.columns)):
-        mine = np.flatnonzero(column == c)
-        bins = histograms[:, starts[c] : starts[c + 1]]
-        prefix = np.concatenate([np.zeros_like(bins[:, :1]), np.cumsum(bins, axis=1)], axis=1)
-        left = prefix[:, last[mine] + 1] - prefix[:, first[mine]]
-        too = also[mine] >= 0
-        left[:, too] += bins[:, also[mine][too]]
-        cells[:, mine, 0], cells[:, mine, 1] = left, prefix[:, -1:] - left
-    return cells, schema.n_bins[column] / 2
+    column = schema.split_table[:, 0]
+    start, stop, more, also = schema.split_bins
+    prefix = np.concatenate([np.zeros_like(histograms[:, :1]), np.cumsum(histograms, axis=1)], axis=1)
+    left = prefix[:, stop] - prefix[:, start]
+    left[:, more] += histograms[:, also]
+    # Each column's histogram has noise of its own, so their sums differ.
+    right = prefix[:, schema.bin_start[column + 1]] - prefix[:, schema.bin_start[column]] - left
+    return np.stack([left, right], axis=2), schema.n_bins[column] / 2
 
 
 def _best_of_groups(potentials: NDArray[np.float64], group: IntArray) -> IntArray:
