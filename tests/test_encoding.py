@@ -230,6 +230,9 @@ def test_codes_by_column_are_the_same_codes(most, monkeypatch):
     assert (narrow == codes.narrow.T).all()
     assert (wide == codes.wide.T).all()
     assert np.shares_memory(narrow, codes.narrow) == (most == 0)
+    if most:
+        with pytest.raises(ValueError, match="read-only"):  # one copy cannot change without the other
+            codes.narrow[0, 0] = 1
 
 
 LARGE = 2**53 + 1  # the first integer that is not a float

@@ -30,7 +30,7 @@ MAX_ROWS = 2**31 - 1  # rows are numbered by int32
 class Codes:
     """Rows as bins: `narrow` [row, column] uint8, `wide` [row, column] uint16 (columns of over 256 bins).
 
-    `places` [column, (is wide, position)] says where each column of the schema is. Nobody changes codes.
+    `places` [column, (is wide, position)] says where each column of the schema is.
     """
 
     narrow: NDArray[np.uint8]
@@ -57,6 +57,8 @@ class Codes:
             _transpose(self.wide, *part, wide)
 
         run_all(transpose, even_parts(self.n_rows, at_least=16_384))
+        for matrix in (self.narrow, self.wide):  # or a tree could be learned from rows that are gone
+            matrix.flags.writeable = False
         return narrow, wide
 
     def take(self, rows: NDArray[Any]) -> Codes:

@@ -278,8 +278,8 @@ def test_threads_that_share_a_node_never_write_to_the_same_histogram(monkeypatch
 
 @pytest.mark.parametrize("row", [0, 255, 256, 999])
 def test_rows_encoded_by_another_schema_are_refused_before_they_are_counted(row):
+    Rows(18, 1_000).grouped()
     rows = Rows(18, 1_000)
-    rows.grouped()
     for column in range(5):
         codes = rows.codes.column(column)
         kept, codes[row] = int(codes[row]), rows.schema.n_bins[column]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli.console import console
+from hedgerow.cli.console import console, hint
 
 
 def reproduce(
@@ -44,7 +44,11 @@ def reproduce(
             runs or (cells.QUICK_RUNS if quick else cells.RUNS),
             cells.QUICK if quick else cells.FULL,
         )
-        runner.reproduce(wanted, out, jobs=jobs)
+        try:
+            runner.reproduce(wanted, out, jobs=jobs)
+        except KeyboardInterrupt:
+            hint("Stopped. The same command goes on from here.")
+            raise
     if not ((out / runner.CSV).exists() or (out / runner.PACKED).exists()):
         raise typer.BadParameter(f"there is no {runner.CSV} in {out} to report.")
     figures = plots.draw_all(out)
