@@ -384,6 +384,22 @@ def test_a_loaded_model_trains_again_at_the_same_price(tmp_path):
     assert again.ledger_.grant == model.ledger_.grant
 
 
+def test_a_model_without_noise_or_of_a_schema_from_the_rows_does_not_load_as_a_private_one(tmp_path):
+    table, labels = patients()
+    path = tmp_path / "tree.json"
+    exact(schema="from_data").fit(table, labels).save(path)
+    loaded = PrivateTreeClassifier.load(path)
+    assert loaded.epsilon == 1.0
+    with pytest.warns(UserWarning, match="NOT private"):
+        loaded.fit(table, labels)
+    assert not loaded.ledger_.private
+
+
+def test_holders_may_come_from_an_iterator():
+    table, labels = patients()
+    assert exact().fit_holders(zip([table], [labels], strict=True)).tree_ == exact().fit(table, labels).tree_
+
+
 def test_a_saved_model_is_the_same_model(tmp_path):
     table, labels = patients()
     model = exact().fit(table, labels)

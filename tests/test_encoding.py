@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tracemalloc
 
 import numpy as np
@@ -233,6 +234,9 @@ def test_codes_by_column_are_the_same_codes(most, monkeypatch):
     if most:
         with pytest.raises(ValueError, match="read-only"):  # one copy cannot change without the other
             codes.narrow[0, 0] = 1
+    again = copy.deepcopy(codes)
+    again.narrow[0, 0] = 7
+    assert again.by_column[0][0, 0] == 7
 
 
 LARGE = 2**53 + 1  # the first integer that is not a float

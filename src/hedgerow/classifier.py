@@ -34,6 +34,7 @@ from hedgerow.schema import Schema
 from hedgerow.tree import Tree, parse_json
 
 FROM_DATA = "from_data"
+FROM_ROWS = "the schema was read from the rows"
 METHODS = ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local")
 CRITERIA = ("auto", *(criterion.name for criterion in Criterion))
 BUDGETS = ("auto", "uniform", "decay", "harmonic")
@@ -172,6 +173,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        tables = list(tables)
         if not tables or not all(isinstance(table, Sequence) and len(table) == 2 for table in tables):
             raise InvalidTable("give a list of (table, labels), one pair for each data holder.")
         tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
@@ -184,7 +186,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     ) -> Self:
         """Learn from rows that are encoded already, with `encode` and `encode_labels`, by this schema.
 
-        `holders` deals the rows out: the numbers of each holder's rows. Nothing is copied.
+        `holders` deals the rows out: the numbers of each holder's rows. No row is copied for a holder; codes of up to 32 MB
+        are kept a second time, ordered by columns, and cannot be changed from then on.
         """
         self._check_parameters()
         if not isinstance(self.schema, Schema):
@@ -202,7 +205,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return make_plan(self.schema, self._wishes(n_holders))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most likely class of each row."""
+        """The most likely class of each row; of equally likely ones the first of the schema."""
         leaves = self.apply(X)
         best = self.tree_.counts.argmax(axis=1)
         predicted: NDArray[Any] = np.array(self.schema_.classes)[best][leaves]
@@ -248,7 +251,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def load(cls, path: str | Path, schema: Schema | None = None) -> Self:
         """Read a model; `schema`, if given, must be the one that it was trained with.
 
-        Of its parameters, the file has the schema, epsilon and the neighbours; the rest are the defaults.
+        Of its parameters, the file has the schema, a finite epsilon and the neighbours; the rest are the defaults.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -260,8 +263,14 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if schema is not None and schema != tree.schema:
             raise SchemaMismatch("the model was trained with another schema than the one given.")
         model = cls(schema=tree.schema)
-        if record is not None:  # to train again costs no more than it did, unless that is asked for
-            model.set_params(epsilon=float(record.epsilon), neighbours=record.neighbours)
+        if record is not None:
+            model.neighbours = record.neighbours
+            if FROM_ROWS in record.leaks:
+                model.schema = FROM_DATA
+            if (
+                0 < record.epsilon < math.inf
+            ):  # else the next training would be without noise, and nobody asked for that
+                model.epsilon = float(record.epsilon)
         model.schema_, model.tree_, model._record = tree.schema, tree, record
         model.classes_ = np.array(tree.schema.classes)[tree.schema.class_order]
         model.n_features_in_ = len(tree.schema.columns)
@@ -413,7 +422,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         elif self.random_state is not None:
             leaks.append("the noise is seeded by random_state and can be taken off again")
         if not isinstance(self.schema, Schema):
-            leaks.append("the schema was read from the rows")
+            leaks.append(FROM_ROWS)
         return leaks
 
     def _checked_table(self, X: Any, *, reset: bool) -> Any:

@@ -61,6 +61,10 @@ class Codes:
             matrix.flags.writeable = False
         return narrow, wide
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of an object can be written to; it makes its own `by_column`.
+        return {name: value for name, value in self.__dict__.items() if name != "by_column"}
+
     def take(self, rows: NDArray[Any]) -> Codes:
         """A copy of these rows."""
         return Codes(self.narrow[rows], self.wide[rows], self.places)

@@ -61,13 +61,9 @@ class Population:
     """Where the rows of one made-up study come from: a distribution for each column, and who votes how."""
 
     def __init__(self, schema: Schema, signal: Signal, rng: np.random.Generator) -> None:
-        guessing = 1 / schema.n_classes
-        _check(
-            "ceiling",
-            signal.ceiling,
-            signal.ceiling >= guessing,
-            f"at least {guessing:.3g}, which guessing reaches",
-        )
+        k = schema.n_classes
+        is_possible = k == 1 or signal.ceiling >= 1 / k
+        _check("ceiling", signal.ceiling, is_possible, f"at least 1/{k}, which guessing reaches")
         self.schema = schema
         self._signal = signal
         self._rng = rng

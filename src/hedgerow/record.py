@@ -163,7 +163,8 @@ def _epsilon(plain: Any, key: str) -> Epsilon:
     text = _field(plain, key, str)
     try:
         epsilon: Epsilon = math.inf if text == "inf" else Fraction(text)
-    except (ValueError, ZeroDivisionError):
+        float(epsilon)
+    except (ValueError, ZeroDivisionError, OverflowError):
         epsilon = -1.0
     if epsilon < 0:
         raise InvalidModel(f"the training record has {key}={text[:40]!r}; the file is damaged.")

@@ -62,8 +62,12 @@ class TableFile:
         with self._sentences():
             self._source: _Csv | _Parquet = _Csv(path) if suffix == ".csv" else _Parquet(path)
         self.names: Sequence[str] = self._source.names
-        if twice := [name for name in self.names if self.names.count(name) > 1]:
-            raise InvalidTable(f"{self.name} has two columns named {twice[0]!r}; rename one.")
+        for second, name in enumerate(self.names, start=1):
+            if (first := self.names.index(name) + 1) < second:
+                # By their numbers: where the first line is a row, a name is somebody's value.
+                raise InvalidTable(
+                    f"{self.name}: columns {first} and {second} have the same name; rename one."
+                )
 
     @property
     def n_rows(self) -> int | None:

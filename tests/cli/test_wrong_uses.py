@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "an empty Parquet file": (("train", "empty.parquet", *TRAIN[2:]), "empty.parquet is damaged"),
     "CSV for Parquet": (("train", "text.parquet", *TRAIN[2:]), "text.parquet is damaged, or not what its name"),
     "ragged lines": (("train", "ragged.csv", *TRAIN[2:]), "ragged.csv: line 4 has 2 fields"),
-    "two columns of one name": (("train", "twice.csv", *TRAIN[2:]), "twice.csv has two columns named 'age'"),
+    "two columns of one name": (("train", "twice.csv", *TRAIN[2:]), "twice.csv: columns 2 and 5 have the same name"),
     "a column that is not there": (("train", "few.csv", *TRAIN[2:]), "few.csv lacks the column 'ward'"),
     "text for numbers": (("train", "words.csv", *TRAIN[2:]), "words.csv: column 'age' is numeric"),
     "text for numbers in Parquet": (("train", "words.parquet", *TRAIN[2:]), "words.parquet: column 'age' is num"),
@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "a draft of ragged lines": (("schema", "draft", "ragged.csv"), "ragged.csv: line 4 has 2 fields"),
     "a draft of another alphabet": (("schema", "draft", "latin.csv"), "latin.csv: it is not text in UTF-8"),
     "lines that end as on old Macs": (("train", "mac.csv", *TRAIN[2:]), "mac.csv has a first line that cannot be"),
-    "a ceiling below guessing": (("plan", "schema.toml", "--rows=9", "--ceiling=0.3"), "ceiling=0.3; it must be at least 0.5"),
+    "a ceiling below guessing": (("plan", "schema.toml", "--rows=9", "--ceiling=0.3"), "ceiling=0.3; it must be at least 1/2"),
     "somebody else's page": (("reproduce", "--out", "notes", "--report"), "notes.md is where the report would go"),
 }  # fmt: skip
 
@@ -190,8 +190,10 @@ def test_no_error_quotes_a_row(mistakes):
     (mistakes / "b.csv").write_text(f"number,age,sex,ward,ill\n0,1,male,1,{secret}\n")
     (mistakes / "c.csv").write_text(f"number,age,sex,ward,ill\n0,1,{secret}\n")
     (mistakes / "d.csv").write_text(f"0,1,{secret},1,no\n")  # without names, the first line is a row
-    for name in ("a.csv", "b.csv", "c.csv", "d.csv"):
-        result = hedgerow("train", name, *TRAIN[2:])
+    (mistakes / "e.csv").write_text(f"0,{secret},{secret},1,no\n")
+    commands = [("train", name, *TRAIN[2:]) for name in ("a.csv", "b.csv", "c.csv", "d.csv", "e.csv")]
+    for command in (*commands, ("schema", "draft", "d.csv", "--label", "ill")):
+        result = hedgerow(*command)
         assert result.exit_code == 1
         assert secret not in result.output
 
@@ -240,6 +242,19 @@ def test_a_full_disk_behind_standard_output_ends_in_a_sentence(study, args):
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "standard output" in result.stderr or "none.json" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [("predict", "tree.json", "-"), ("train", "-", "--schema", "schema.toml", "--force")]
+)
+def test_what_comes_by_standard_input_is_not_written_over(study, args):
+    before = contents(study)
+    with Path("rows.csv").open("rb") as rows:
+        command = [*PROGRAM, *args, "--out", "rows.csv"]
+        result = subprocess.run(command, stdin=rows, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "rows.csv is what this command reads" in result.stderr
+    assert contents(study) == before
 
 
 def test_an_interrupted_training_leaves_nothing(study):

@@ -15,7 +15,9 @@ import pytest
 import tiny_study
 from tiny_study import tiny
 
+from hedgerow.experiments import runner
 from hedgerow.experiments.runner import CSV, PACKED, finished_cells, reproduce, share, shared, sort
+from hedgerow.experiments.versions import Result
 
 CELLS = tiny_study.cells([2])
 
@@ -53,6 +55,30 @@ def test_a_csv_cut_anywhere_is_completed(undisturbed, tmp_path, kept):
     (tmp_path / CSV).write_bytes(whole[:kept])
     reproduce(CELLS, tmp_path, jobs=1, source=tiny)
     assert (tmp_path / CSV).read_bytes() == whole
+
+
+def test_a_study_killed_before_its_lines_were_in_order_is_put_in_order(undisturbed, tmp_path):
+    header, *lines = (undisturbed / CSV).read_bytes().splitlines(keepends=True)
+    (tmp_path / CSV).write_bytes(b"".join([header, *reversed(lines)]))
+    reproduce(CELLS, tmp_path, jobs=1, source=tiny)
+    assert (tmp_path / CSV).read_bytes() == (undisturbed / CSV).read_bytes()
+
+
+def test_an_interrupted_study_writes_down_what_it_took(tmp_path, monkeypatch):
+    learned = []
+
+    def run(cell, data):
+        if len(learned) == 3:
+            raise KeyboardInterrupt
+        learned.append(cell)
+        return Result(0.5, 0.5, 1, 1)
+
+    monkeypatch.setattr(runner, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(CELLS, tmp_path, jobs=1, source=tiny)
+    assert finished_cells(tmp_path / CSV) == set(learned)
+    [_, line] = (tmp_path / runner.TIMES).read_text().splitlines()
+    assert line.split(",")[2] == "3"
 
 
 def test_a_packed_study_is_gone_on_with(undisturbed, tmp_path):

@@ -61,7 +61,7 @@ def grown(schema, n_splits, seed=0):
     tree = Tree(schema, split, left, right, counts, random.gamma(2.0, 5.0, n_nodes))
     model = PrivateTreeClassifier(schema=schema)
     model.schema_, model.tree_, model._record = schema, tree, None
-    model.classes_ = np.array(schema.classes)
+    model.classes_ = np.array(schema.classes)[schema.class_order]
     model.n_features_in_ = len(schema.columns)
     return model
 

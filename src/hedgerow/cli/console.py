@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ USAGE = 2  # the exit code of a command that was written wrongly; of everything 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
 WIDE = 10_000  # characters
+STANDARD = "-"  # input
 EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
 
 
@@ -99,11 +101,19 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def _statuses(path: str | Path) -> list[os.stat_result]:
+    """Of a file that is there, or of what stands behind standard input."""
+    try:
+        return [os.fstat(sys.stdin.fileno()) if str(path) == STANDARD else Path(path).stat()]
+    except (OSError, ValueError):  # there is none
+        return []
+
+
 def check_out(out: Path | None, inputs: Sequence[str | Path], *, force: bool = True) -> None:
     """Refuse to write over what the command reads; and, unless forced, over any file."""
     if out is None or not out.is_file():
         return
-    if any(Path(path).exists() and out.samefile(path) for path in inputs):
+    if any(os.path.samestat(out.stat(), status) for path in inputs for status in _statuses(path)):
         raise HedgerowError(f"{out} is what this command reads; write to another file.")
     if not force:
         raise HedgerowError(f"{out} is there already; write to another file, or over it with --force.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
 
 HEAD = """\
-# What everybody may know about the table before a row of it is read. This draft has the names of {file!r}
-# and {kinds}; bounds, categories and classes are yours to fill in.
+# What everybody may know about the table before a row of it is read. This draft has the names of the columns of
+# {file!r}, and of each the kind that {kinds}.
+# Correct what is wrong; bounds, categories and classes are yours to fill in.
 #
 # They must not be read from the rows: the highest age in a table is somebody's age, and a category that occurs
 # once is somebody. Take them from a form, a code book, a law or common sense, as if the table were still empty.
@@ -40,23 +42,19 @@ def draft(
     out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
     force: Force = False,
 ) -> None:
-    """Write a schema with a table's column names and types, and gaps for a person to fill in."""
+    """Write a schema with a table's columns, a guess at their kinds, and gaps for a person to fill in."""
     from hedgerow.tables import TableFile
 
     check_out(out, [data], force=force)
     file = TableFile(data)
     types = file.types()
     if label is not None and label not in types:
-        raise InvalidTable(f"{file.name} has no column {label!r}; it has {', '.join(types)}.")
+        raise InvalidTable(f"{file.name} has no column {label!r}.")
     if not file.declares_types and any(map(_is_number, types)):
         hint(
             f"Some names are numbers. If {file.name} begins with a row, put a line with the names before it."
         )
-    kinds = (
-        "their types"
-        if file.declares_types
-        else "a guess at each one's kind, from the first rows: correct it"
-    )
+    kinds = "its type suggests" if file.declares_types else "the first rows suggest"
     text = HEAD.format(file=file.name, kinds=kinds) + _label(label)
     text += "".join(_column(name, kind) for name, kind in types.items() if name != label)
     if out is None:
@@ -153,10 +151,9 @@ def _is_met(column: Column, codes: NDArray[Any]) -> bool:
 
 def _is_number(name: str) -> bool:
     try:
-        float(name)
+        return math.isfinite(float(name))
     except ValueError:
         return False
-    return True
 
 
 def _label(label: str | None) -> str:

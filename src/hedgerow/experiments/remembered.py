@@ -18,9 +18,8 @@ from hedgerow.schema import Schema
 MOST_BYTES = 64 * 2**20
 WORTH_REMEMBERING = 2_000  # rows of a node: fewer are counted as fast as looked up
 
-Way = frozenset[
-    int
-]  # the sides of splits that lead to a node, in any order: 2 x split, 1 more for the right side
+# The sides of splits that lead to a node, in any order: 2 x split, 1 more for the right side.
+Way = frozenset[int]
 
 
 class Histograms:

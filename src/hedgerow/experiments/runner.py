@@ -36,6 +36,7 @@ from hedgerow.encoding import Codes
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import Cell
 from hedgerow.experiments.versions import Result, run
+from hedgerow.files import write_text
 from hedgerow.schema import Schema
 
 CSV = "cells.csv"
@@ -64,12 +65,11 @@ def reproduce(
     missing = [cell for cell in cells if cell not in done]
     try:
         _learn(missing, out, jobs, source or _published)
+        sort(out / CSV)
     finally:  # an interrupted study took its time too
         learned = finished_cells(out / CSV) - done
         if learned:
             _log_time(out / TIMES, [c for c in missing if c in learned], time.monotonic() - started, jobs)
-    if missing:
-        sort(out / CSV)
 
 
 def _learn(
@@ -120,12 +120,13 @@ def append(path: Path, results: Iterable[tuple[Cell, Result]]) -> None:
 
 def sort(path: Path) -> None:
     """Put the lines in the order of the cells: cells finish in any order."""
+    if not path.exists():  # nothing was asked for
+        return
     header, *lines = path.read_text().splitlines()
     n_fields = len(fields(Cell))
-    lines.sort(key=lambda line: Cell.from_row(line.split(",")[:n_fields]))
-    new = path.with_suffix(".new")
-    new.write_text("\n".join([header, *lines]) + "\n")
-    new.replace(path)
+    in_order = sorted(lines, key=lambda line: Cell.from_row(line.split(",")[:n_fields]))
+    if in_order != lines:
+        write_text(path, "\n".join([header, *in_order]) + "\n")
 
 
 def share(data: Encoded, folder: Path) -> None:

@@ -343,8 +343,9 @@ def write_report(out: Path, figures: Sequence[Path]) -> Path:
 
 def page_of(out: Path) -> Path:
     """The page beside a folder of results; refused if somebody else has written it."""
-    page = out.resolve().with_name(out.resolve().name + ".md")
-    if page.exists() and BEGIN not in page.read_text(encoding="utf-8"):
+    page = out.resolve().parent / f"{out.resolve().name or 'report'}.md"
+    text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else BEGIN + END
+    if END not in text.partition(BEGIN)[2]:
         raise HedgerowError(
             f"{page} is where the report would go, but is another page; choose another --out."
         )
