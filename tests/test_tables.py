@@ -137,7 +137,10 @@ SECRET = "Zanzibarrow"
         (["age,weight,town,ward,smokes,ill", "1,2,Graz,1,true,0", f"1,{SECRET}"], "line 3 has 2 fields"),
         (["age,weight,town,ward,smokes,ill", f"{SECRET},2,Graz,1,true,0"], "column 'age' is numeric"),
         (["age,weight,town,ward,smokes,ill", f"1,2,Graz,1,true,{SECRET}"], "label 'ill' has values"),
-        (["age,weight,town,ward,smokes,ill,age", f"1,2,Graz,1,true,0,{SECRET}"], "columns [12] and [1-9] have the same name"),
+        (
+            ["age,weight,town,ward,smokes,ill,age", f"1,2,Graz,1,true,0,{SECRET}"],
+            "columns 1 and 7 have the same name",
+        ),
         (["age,weight,town,ward,smokes", f"1,2,{SECRET},1,true"], "lacks the column 'ill'"),
         ([], "nothing in it"),
     ],
@@ -163,7 +166,7 @@ def test_what_is_wrong_with_parquet_is_named(tmp_path):
         read_codes(path, SCHEMA)
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["age", "age"])
     parquet.write_table(twice, path)
-    with pytest.raises(InvalidTable, match="columns [12] and [1-9] have the same name"):
+    with pytest.raises(InvalidTable, match="columns 1 and 2 have the same name"):
         read_codes(path, SCHEMA)
 
 
