@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli.console import console, hint
+from hedgerow.cli.console import console, hint, say
 
 
 def reproduce(
@@ -52,9 +52,8 @@ def reproduce(
     if not ((out / runner.CSV).exists() or (out / runner.PACKED).exists()):
         raise typer.BadParameter(f"there is no {runner.CSV} in {out} to report.")
     figures = plots.draw_all(out)
-    console.print(
-        f"{len(figures)} figures are in {out}, the report in {statements.write_report(out, figures)}."
-    )
+    page = statements.write_report(out, figures)
+    say(f"{len(figures)} figures are in {out}, the report in {page}.")
 
 
 def compare(
@@ -72,4 +71,4 @@ def compare(
 
     statements.page_of(out)
     page = comparison.compare(tuple(dataset or comparison.DATASETS), runs, python, out, console)
-    console.print(f"The table and the plot are in {page}.")
+    say(f"The table and the plot are in {page}.")

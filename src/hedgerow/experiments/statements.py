@@ -73,13 +73,16 @@ def _error(first: pd.Series, second: pd.Series, y: str) -> float:
 
 
 def leaf_share_inside(mean: pd.DataFrame, version: str) -> Iterator[Finding]:
-    """The best leaf fraction is neither the smallest nor the largest, or is no better than one inside."""
+    """The smallest and the largest leaf fraction are no better than the middle one.
+
+    The best of many inside would nearly always be above both by chance.
+    """
     for where, line in _lines(figure_1(mean, version), "dataset", "algorithm", "alpha", "budget"):
         accuracy = line.sort_values("leaf_fraction").test_accuracy
         if len(accuracy) > 2:
-            inside, ends = accuracy.iloc[1:-1].max(), accuracy.iloc[[0, -1]]
+            middle, ends = accuracy.iloc[len(accuracy) // 2], accuracy.iloc[[0, -1]]
             yield Finding(
-                where, inside >= ends.max(), f"{ends.iloc[0]:.3f} / {inside:.3f} / {ends.iloc[1]:.3f}"
+                where, middle >= ends.max(), f"{ends.iloc[0]:.3f} / {middle:.3f} / {ends.iloc[1]:.3f}"
             )
 
 
