@@ -204,6 +204,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
         return make_plan(self.schema, self._wishes(n_holders))
 
+    # ---- Predicting ----
+
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row; of equally likely ones the first of the schema."""
         leaves = self.apply(X)
@@ -221,6 +223,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """The number of the leaf that each row reaches."""
         check_is_fitted(self)
         return self.tree_.apply(encode(self._checked_table(X, reset=False), self.schema_))
+
+    # ---- The record, and files ----
 
     @property
     def record_(self) -> Record | None:
@@ -267,14 +271,14 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             model.neighbours = record.neighbours
             if FROM_ROWS in record.leaks:
                 model.schema = FROM_DATA
-            if (
-                0 < record.epsilon < math.inf
-            ):  # else the next training would be without noise, and nobody asked for that
+            if 0 < record.epsilon < math.inf:  # nobody trains without noise who has not asked for it
                 model.epsilon = float(record.epsilon)
         model.schema_, model.tree_, model._record = tree.schema, tree, record
         model.classes_ = np.array(tree.schema.classes)[tree.schema.class_order]
         model.n_features_in_ = len(tree.schema.columns)
         return model
+
+    # ---- Pictures ----
 
     def plot(self, *, max_depth: int | None = None, ax: Any = None) -> Any:
         """Draw the tree with matplotlib, from left to right; the upper branch is the one that passes the test.
@@ -315,6 +319,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
         return summary_html(self.tree_, self.record_)
 
+    # ---- Other forms ----
+
     def to_onnx(self, *, float32: bool = False) -> Any:
         """The model for ONNX runtimes, which predict exactly what it does; see `docs/model-format.md`.
 
@@ -348,6 +354,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         from hedgerow.export.sql import tree_to_sql
 
         return tree_to_sql(self.tree_, dialect, probability_of=probability_of)
+
+    # ---- How training is set up ----
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

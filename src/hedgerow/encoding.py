@@ -155,6 +155,9 @@ def _largest(matrix: NDArray[Any]) -> NDArray[Any]:
     return largest
 
 
+# ---- A schema read from the data ---------------------------------------------------------------------------
+
+
 def is_frame(table: Any) -> bool:
     """Whether a table has named columns (pandas, Polars, Arrow)."""
     try:
@@ -216,6 +219,9 @@ def _distinct(values: NDArray[Any], what: str) -> list[Any]:
         raise InvalidType(
             f"{what} mixes kinds of values that have no order; convert them to text."
         ) from error
+
+
+# ---- Tables of every library -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -370,6 +376,9 @@ def _one_dimension(labels: Any, what: str) -> Any:
     return array
 
 
+# ---- The values of a column --------------------------------------------------------------------------------
+
+
 def _numbers(values: Any, name: str) -> NDArray[Any]:
     """A block of a numeric column as float32 or float64, missing values as NaN."""
     if isinstance(values, nw.Series):
@@ -520,6 +529,9 @@ def _object_positions(values: list[Any], known: Any) -> NDArray[np.int64]:
             return unknown
 
     return np.array([find(value) for value in values], dtype=np.int64)
+
+
+# ---- Compiled ----------------------------------------------------------------------------------------------
 
 
 @compiled

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+STANDARD = "-"  # input or output, in place of a file
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -24,10 +24,9 @@ from pyarrow import parquet
 
 from hedgerow.encoding import MAX_ROWS, Codes, column_places, encode, encode_labels
 from hedgerow.errors import InvalidTable
-from hedgerow.files import replacing
+from hedgerow.files import STANDARD, replacing
 from hedgerow.schema import Categorical, Numeric, Schema, Value
 
-STANDARD = "-"  # input or output
 KINDS = (".csv", ".parquet")
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 2**20  # of CSV

@@ -50,6 +50,20 @@ def test_plots_say_what_is_not_private_and_what_is_a_sample(study):
         assert "samples only" in text
 
 
+def test_a_share_is_judged_by_the_middle_and_not_by_the_best_of_many():
+    setting = {
+        "version": "corrected",
+        "dataset": "adult",
+        "algorithm": "LocalRNM",
+        "alpha": 1.0,
+        "budget": "uniform",
+    }
+    line = pd.DataFrame({"leaf_fraction": [0.1, 0.3, 0.5, 0.7, 0.9], "train_fraction": 1.0} | setting)
+    for accuracies, expected in (([0.8, 0.9, 0.7, 0.6, 0.5], False), ([0.7, 0.75, 0.8, 0.75, 0.7], True)):
+        [finding] = statements.leaf_share_inside(line.assign(test_accuracy=accuracies), "corrected")
+        assert finding.holds == expected
+
+
 def test_means_count_the_runs(study):
     mean = means(read(study))
     noisy = mean[mean.alpha != NO_NOISE]

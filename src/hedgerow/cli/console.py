@@ -22,6 +22,7 @@ from rich.table import Table as RichTable
 from typer.core import TyperGroup
 
 from hedgerow.errors import HedgerowError
+from hedgerow.files import STANDARD
 
 console = Console()
 to_owner = Console(stderr=True)
@@ -34,7 +35,6 @@ USAGE = 2  # the exit code of a command that was written wrongly; of everything 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
 WIDE = 10_000  # characters
-STANDARD = "-"  # input
 EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
 
 

@@ -1,4 +1,4 @@
-"""Exact counts over a holder's rows. Nothing here may leave the holder: only `holder.py` imports it.
+"""Exact counts over a holder's rows. Nothing here may leave the holder but through `holder.py`, with noise.
 
 Rows are kept grouped by node: a permutation in which every node is one range, each entry a row's number with its
 label in the lowest bits. Splitting a node partitions its range; the codes are never moved.
