@@ -189,7 +189,7 @@ def test_no_error_quotes_a_row(mistakes):
     (mistakes / "a.csv").write_text(f"number,age,sex,ward,ill\n0,{secret},male,1,no\n")
     (mistakes / "b.csv").write_text(f"number,age,sex,ward,ill\n0,1,male,1,{secret}\n")
     (mistakes / "c.csv").write_text(f"number,age,sex,ward,ill\n0,1,{secret}\n")
-    (mistakes / "d.csv").write_text(f"0,1,{secret},1,no\n")  # without names, the first line is a row
+    (mistakes / "d.csv").write_text(f"0,2,{secret},1,no\n")  # without names, the first line is a row
     (mistakes / "e.csv").write_text(f"0,{secret},{secret},1,no\n")
     commands = [("train", name, *TRAIN[2:]) for name in ("a.csv", "b.csv", "c.csv", "d.csv", "e.csv")]
     for command in (*commands, ("schema", "draft", "d.csv", "--label", "ill")):

@@ -27,5 +27,5 @@ def test_distinct_rows_are_predicted_like_all_rows(wide):
     expected = tree.counts.argmax(axis=1)[tree.apply(codes)]
     distinct = Distinct.of(codes)
     assert 5 < distinct.codes.n_rows <= 400
-    for rows in (np.arange(N_ROWS), rng.permutation(N_ROWS)[:40]):
+    for rows in (np.arange(N_ROWS), rng.permutation(N_ROWS)[:40], *np.arange(40)[:, None]):
         assert distinct.predict(tree, rows).tolist() == expected[rows].tolist()
