@@ -158,7 +158,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise InvalidTable("fit requires y to be passed, but the target y is None: give one label a row.")
         X = self._checked_table(X, reset=True)
         self._settle_schema(X, y)
-        return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_))])
+        return self._learn([self._grouped(X, y)])
 
     def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
         """Learn one tree from the tables and labels of several holders; each spends epsilon of its own.
@@ -179,7 +179,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
         self.__dict__.pop("feature_names_in_", None)  # holders need not agree on an order of the columns
         self._settle_schema(None, None)
-        return self._learn([(encode(X, self.schema_), encode_labels(y, self.schema_)) for X, y in tables])
+        return self._learn([self._grouped(X, y) for X, y in tables])
 
     def fit_codes(
         self, codes: Codes, labels: NDArray[Any], holders: Sequence[NDArray[np.integer[Any]]] | None = None
@@ -192,10 +192,20 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_parameters()
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
+        _check_lengths(codes, labels)
+        if holders is not None:
+            _check_dealt(holders, codes.n_rows)
+        dealt = [None] if holders is None else holders
+        return self.fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
+
+    def fit_grouped(self, holders: Sequence[GroupedRows]) -> Self:
+        """Learn from each holder's rows as exact counts are made of them; afterwards they are grouped by leaf."""
+        self._check_parameters()
+        if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in holders):
+            raise SchemaMismatch("fit_grouped needs the schema that the rows were encoded by.")
         self.n_features_in_ = len(self.schema.columns)
         self._settle_schema(None, None)
-        tables = [(codes, labels)] * (1 if holders is None else len(holders))
-        return self._learn(tables, holders)
+        return self._learn(holders)
 
     def plan(self, n_holders: int = 1) -> Plan:
         """What training would do, from public facts alone: nothing is read, nothing is spent."""
@@ -364,25 +374,21 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.input_tags.categorical = True
         return tags
 
-    def _learn(
-        self,
-        tables: Sequence[tuple[Codes, NDArray[Any]]],
-        samples: Sequence[NDArray[np.integer[Any]]] | None = None,
-    ) -> Self:
-        for codes, labels in tables:
-            if codes.n_rows != len(labels):
-                raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
-        if samples is not None:
-            _check_dealt(samples, tables[0][0].n_rows)
+    def _grouped(self, table: Any, labels: Any) -> GroupedRows:
+        codes, numbers = encode(table, self.schema_), encode_labels(labels, self.schema_)
+        _check_lengths(codes, numbers)
+        return GroupedRows(codes, numbers, self.schema_)
+
+    def _learn(self, tables: Sequence[GroupedRows]) -> Self:
         wishes = self._wishes(len(tables))
         holders = [
             Holder(
-                GroupedRows(codes, labels, self.schema_, None if samples is None else samples[i]),
+                rows,
                 self._noise(i),
                 Ledger(self._grant(), neighbours=self.neighbours, leaks=self._leaks()),
                 wishes.max_rows,
             )
-            for i, (codes, labels) in enumerate(tables)
+            for i, rows in enumerate(tables)
         ]
         self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
         self.ledgers_ = [holder.ledger for holder in holders]
@@ -503,6 +509,11 @@ def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: typ
         raise TypeError(f"{name}={value!r}; it must be {expected}.")
     if not is_valid(value):
         raise InvalidParameter(f"{name}={value!r}; it must be {expected}.")
+
+
+def _check_lengths(codes: Codes, labels: NDArray[Any]) -> None:
+    if codes.n_rows != len(labels):
+        raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
 
 
 def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:

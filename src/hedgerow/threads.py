@@ -40,6 +40,9 @@ def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - the key of the 
 
 def run_all(task: Callable[[T], object], parts: Sequence[T]) -> None:
     """Run `task` on every part and wait; threads, of which the caller's is one, take the next part in turn."""
+    if len(parts) == 1:
+        task(parts[0])
+        return
     waiting = iter(parts)  # the interpreter's lock makes taking one atomic
 
     def work() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -23,36 +23,35 @@ from hedgerow.holder.counts import GroupedRows
 NODE = np.array([0])
 
 
-class Recorder:
-    """Takes the place of NumPy's generator; every draw is 0, and its scale is kept."""
-
-    def __init__(self):
-        self.scales = []
-
-    def laplace(self, scale):
-        self.scales.append(scale)
-        return np.zeros(np.shape(scale))
-
-
+@dataclass(frozen=True)
 class Quiet(Entities):
-    """Entities whose summed noise is 0; its scale is kept."""
+    """Entities whose noise is 0; its scales are kept."""
+
+    scales: list = field(default_factory=list)
+
+    def laplace(self, scale, n):
+        return self.noise(np.repeat(scale[:, None], n, axis=1))
 
     def noise(self, scale):
-        self.rng.scales.append(scale)
+        self.scales.append(scale)
         return np.zeros(scale.shape)
+
+
+def quiet(tables):
+    return Quiet(tables, len(tables), np.random.default_rng(0))
 
 
 def entities(data, holders):
     codes, labels = data.train
     order = np.array_split(np.random.default_rng(0).permutation(len(labels)), holders)
-    return Quiet([GroupedRows(codes, labels, data.schema, rows) for rows in order], holders, Recorder())
+    return quiet([GroupedRows(codes, labels, data.schema, rows) for rows in order])
 
 
 def test_single_machine_adds_20_lg_m_over_alpha_m_to_every_gain(tiny_data):
     machine = entities(tiny_data, 1)
     m, alpha = len(tiny_data.train[1]), 0.25
     [split], [gain] = single_machine(machine, NODE, np.array([alpha]))
-    [scales] = machine.rng.scales
+    [scales] = machine.scales
     assert scales.shape == (1, len(tiny_data.schema.splits))
     np.testing.assert_allclose(scales, 20 * math.log2(m) / (alpha * m))
     cells = machine.tables[0].all_cells(NODE)[0]
@@ -66,7 +65,7 @@ def test_single_machine_adds_20_lg_m_over_alpha_m_to_every_gain(tiny_data):
 def test_noisy_counts_adds_3_h_over_alpha_to_every_cell(tiny_data):
     table = entities(tiny_data, 1)
     noisy_counts(table, NODE, np.array([0.25]))
-    [scales] = table.rng.scales
+    [scales] = table.scales
     n_splits = len(tiny_data.schema.splits)
     assert scales.shape == (1, n_splits, 2, 2)
     np.testing.assert_allclose(scales, 3 * n_splits / 0.25)
@@ -75,15 +74,20 @@ def test_noisy_counts_adds_3_h_over_alpha_to_every_cell(tiny_data):
 def test_local_rnm_spends_half_on_names_and_half_on_counts(tiny_data):
     four = entities(tiny_data, 4)
     local_rnm(four, NODE, np.array([0.25]))
-    *names, counts = four.rng.scales
+    *names, counts = four.scales
     m = len(tiny_data.train[1]) // 4
     for scale in names:
         np.testing.assert_allclose(scale, 20 * math.log2(m) / (0.125 * m))
-    named = {
-        int(single_machine(Quiet([rows], 1, Recorder()), NODE, np.array([0.25]))[0][0])
-        for rows in four.tables
-    }
+    named = {int(single_machine(quiet([rows]), NODE, np.array([0.25]))[0][0]) for rows in four.tables}
     np.testing.assert_allclose(counts, 3 * len(named) / 0.125)
+
+
+def test_an_entitys_noise_is_laplace_of_its_nodes_scale():
+    noise = Entities([], 1, np.random.default_rng(0)).laplace(np.array([3.0, 0.5]), 200_000)
+    for scale, drawn in zip((3.0, 0.5), noise, strict=True):
+        # |Laplace| is exponential: mean b and standard deviation b; six standard deviations of the means.
+        assert abs(np.abs(drawn).mean() - scale) < 6 * scale / math.sqrt(200_000)
+        assert abs(drawn.mean()) < 6 * scale * math.sqrt(2 / 200_000)
 
 
 def test_summed_noise_is_that_of_k_laplace_variables():
@@ -106,7 +110,7 @@ def test_weights_labels_and_budgets_are_the_papers():
 def test_a_child_is_weighed_with_half_of_its_share(tiny_data):
     machine = entities(tiny_data, 1)
     learn(machine, single_machine, Paper(8.0, max_splits=1, target_error=0.0))
-    root, weights, children, labels = machine.rng.scales
+    root, weights, children, labels = machine.scales
     n = len(tiny_data.train[1])
     np.testing.assert_allclose(root, 20 * math.log2(n) / (2.0 * n))  # the root's share, all of it
     np.testing.assert_allclose(weights, 2 / (n * 1.0))
@@ -156,7 +160,7 @@ def test_without_noise_printed_and_corrected_grow_the_same_tree(tiny_data, algor
         assert structure(printed) == structure(corrected)
         plain = PrivateTreeClassifier(
             schema=rows.schema, epsilon=math.inf, criterion="entropy", target_error=0.1, min_gain=0.01
-        ).fit_codes(rows.codes, rows.labels)
+        ).fit_codes(*tiny_data.train)
         assert structure(printed) == structure(plain.tree_)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hedgerow import Numeric, Schema
 from hedgerow.encoding import encode
 from hedgerow.experiments import remembered
+from hedgerow.experiments.distinct import Distinct, RepeatedRows
 from hedgerow.experiments.remembered import Histograms, RememberedRows
 from hedgerow.holder.counts import GroupedRows
 
@@ -15,6 +16,7 @@ SCHEMA = Schema([Numeric("a", 0, 1, 4), Numeric("b", 0, 1, 3)], label="y", class
 RNG = np.random.default_rng(0)
 CODES = encode(RNG.random((500, 2)), SCHEMA)
 LABELS = RNG.integers(0, 3, 500).astype(np.uint8)
+DISTINCT = Distinct.of(CODES, LABELS)
 
 
 def all_histograms(rows, splits):
@@ -32,22 +34,22 @@ def test_remembered_histograms_are_the_counted_ones(most_bytes, monkeypatch):
     memory = Histograms(most_bytes)
     for splits in ([1, 5], [5, 1], [1, 5], [1, 6], [2, 5]):
         counted = all_histograms(GroupedRows(CODES, LABELS, SCHEMA), splits)
-        assert (all_histograms(RememberedRows(CODES, LABELS, SCHEMA, memory), splits) == counted).all()
+        assert (all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), splits) == counted).all()
 
 
 def test_what_a_tree_has_met_is_not_counted_again_in_whichever_order_it_is_reached(monkeypatch):
     monkeypatch.setattr(remembered, "WORTH_REMEMBERING", 1)
     memory, counted = Histograms(), []
-    count = GroupedRows._count
+    count = RepeatedRows._count
     monkeypatch.setattr(
-        GroupedRows, "_count", lambda rows, places: (counted.append(len(places)), count(rows, places))
+        RepeatedRows, "_count", lambda rows, places: (counted.append(len(places)), count(rows, places))
     )
-    all_histograms(RememberedRows(CODES, LABELS, SCHEMA, memory), [1, 5])
+    all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), [1, 5])
     assert sum(counted) == 3  # the root, and the smaller of two siblings twice
     counted.clear()
-    all_histograms(RememberedRows(CODES, LABELS, SCHEMA, memory), [1, 5])
+    all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), [1, 5])
     assert sum(counted) == 0
-    again = RememberedRows(CODES, LABELS, SCHEMA, memory)
+    again = RememberedRows(DISTINCT, SCHEMA, memory)
     again.split(np.array([0]), np.array([5]), np.array([[1, 2]]))
     again.split(np.array([1]), np.array([1]), np.array([[3, 4]]))
     known = [way for way in memory._known if len(way) == 2]

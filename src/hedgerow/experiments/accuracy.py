@@ -26,40 +26,14 @@ from sklearn.metrics import roc_auc_score
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import Codes, encode, encode_labels
+from hedgerow.experiments.distinct import Distinct
 from hedgerow.experiments.remembered import Histograms
 from hedgerow.schema import Schema
-from hedgerow.tree import Tree
 
 DATASETS = ("adult", "bank", "creditcard", "skin", "mnist", "kddcup99")
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 HOLDERS = (1, 4, 16)
 SEEDS = 20
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """Rows with different codes, and which of them each row of a table is: a tree routes equal rows once."""
-
-    codes: Codes
-    which: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, codes: Codes) -> Distinct:
-        """Of all rows."""
-        as_bytes = np.concatenate([codes.narrow, codes.wide.view(np.uint8)], axis=1)
-        keys = np.ascontiguousarray(as_bytes).view(np.dtype((np.void, as_bytes.shape[1]))).ravel()
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return cls(codes.take(first), which.ravel())
-
-    def predict(self, tree: Tree, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tree's class for these rows of the table."""
-        which = self.which[rows]
-        is_needed = np.zeros(self.codes.n_rows, dtype=bool)
-        is_needed[which] = True
-        codes = self.codes if is_needed.all() else self.codes.take(is_needed)
-        predicted = np.empty(len(is_needed), dtype=np.int64)
-        predicted[is_needed] = tree.counts.argmax(axis=1)[tree.apply(codes)]
-        return predicted[which]
 
 
 @dataclass(frozen=True)
@@ -87,7 +61,7 @@ class Encoded:
     @cached_property
     def distinct(self) -> tuple[Distinct, Distinct]:
         """Of the training rows and of the test rows."""
-        return Distinct.of(self.train[0]), Distinct.of(self.test[0])
+        return Distinct.of(*self.train), Distinct.of(*self.test)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,15 +44,19 @@ class Paper:
 
     def for_nodes(self, depths: IntArray) -> FloatArray:
         """alpha_l: the share of a node at each of these depths; the root's depth is 1."""
-        distinct, which = np.unique(depths, return_inverse=True)
-        shares = [float(SCHEDULES[self.budget](depth, self.max_splits)) for depth in distinct.tolist()]
-        alphas: FloatArray = self.alpha * (1 - self.leaf_fraction) * np.array(shares)[which]
+        shares = [_share(self.budget, depth, self.max_splits) for depth in depths.tolist()]
+        alphas: FloatArray = self.alpha * (1 - self.leaf_fraction) * np.array(shares)
         return np.maximum(alphas, 1e-300)  # a thousand nodes deep 2**-depth is 0 in floating point
 
     @property
     def for_leaves(self) -> float:
         """What labels the leaves."""
         return self.alpha * self.leaf_fraction
+
+
+@lru_cache(maxsize=4096)
+def _share(budget: str, depth: int, max_splits: int) -> float:
+    return float(SCHEDULES[budget](depth, max_splits))
 
 
 def selection_scale(m: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -90,6 +95,11 @@ class Entities:
         """What is public about the rows."""
         return self.tables[0].schema
 
+    def laplace(self, scale: FloatArray, n: int) -> FloatArray:
+        """One entity's noise: n Laplace variables of each scale."""
+        noise: FloatArray = scale[:, None] * self.rng.laplace(size=(len(scale), n))
+        return noise
+
     def noise(self, scale: FloatArray) -> FloatArray:
         """What k entities' Laplace noise of this scale adds up to: the difference of two Gamma(k) variables."""
         up, down = (self.rng.standard_gamma(self.k, scale.shape) for _ in range(2))
@@ -117,7 +127,7 @@ PrivateSplit = Callable[[Entities, IntArray, FloatArray], Chosen]
 def single_machine(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
     """Report-noisy-max on the gains, and the winner's noisy gain with it."""
     [rows] = entities.tables
-    return _report_noisy_max(rows, nodes, alpha, entities.rng)
+    return _report_noisy_max(entities, rows, nodes, alpha)
 
 
 def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
@@ -134,7 +144,7 @@ def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chos
 
 def local_rnm(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
     """Each entity names its best split (half of alpha); NoisyCounts decides among those named (the other half)."""
-    named = [_report_noisy_max(rows, nodes, alpha / 2, entities.rng)[0] for rows in entities.tables]
+    named = [_report_noisy_max(entities, rows, nodes, alpha / 2)[0] for rows in entities.tables]
     ballots = np.sort(np.stack(named, axis=1), axis=1)
     is_new = np.diff(ballots, axis=1, prepend=-1) > 0
     at = np.repeat(nodes, ballots.shape[1])
@@ -182,7 +192,8 @@ class _Study:
         heavy = weights >= paper.target_error / paper.max_splits
         if not heavy.any():
             return
-        self._entities.count(nodes)
+        if not heavy.all():
+            self._entities.count(nodes)
         alpha = self._alpha(nodes[heavy])
         if not is_root:
             alpha /= 2  # the other half has paid for the weight
@@ -217,17 +228,15 @@ class _Study:
         self.growth.nodes["counts"][leaves] = np.eye(exact.shape[1])[noisy.argmax(axis=1)]
 
 
-def _report_noisy_max(
-    rows: GroupedRows, nodes: IntArray, alpha: FloatArray, rng: np.random.Generator
-) -> Chosen:
-    counts = rows.label_counts(nodes).astype(np.float64)
+def _report_noisy_max(entities: Entities, rows: GroupedRows, nodes: IntArray, alpha: FloatArray) -> Chosen:
+    counts = rows.label_counts(nodes)
     m = counts.sum(axis=1)
     gains = np.empty((len(nodes), len(rows.schema.splits)))
     for here, histograms in rows.histograms(nodes):
         gains[here] = rows.scores(histograms, Criterion.entropy)
     gains += weighted_impurities(counts, Criterion.entropy)[:, None]
     gains /= np.maximum(m, 1)[:, None]
-    gains += rng.laplace(scale=np.broadcast_to(selection_scale(m, alpha)[:, None], gains.shape))
+    gains += entities.laplace(selection_scale(m, alpha), gains.shape[1])
     return _best(gains)
 
 

@@ -6,17 +6,15 @@ Only for simulations, whose trees are all learned from the same rows by one proc
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hedgerow.encoding import Codes
-from hedgerow.holder.counts import Counts, GroupedRows, IntArray
+from hedgerow.experiments.distinct import Distinct, RepeatedRows
+from hedgerow.holder.counts import Counts, IntArray
 from hedgerow.schema import Schema
 
 MOST_BYTES = 64 * 2**20
-WORTH_REMEMBERING = 2_000  # rows of a node: fewer are counted as fast as looked up
+WORTH_REMEMBERING = 2_000  # different rows of a node: fewer are counted as fast as looked up
 
 # The sides of splits that lead to a node, in any order: 2 x split, 1 more for the right side.
 Way = frozenset[int]
@@ -43,11 +41,11 @@ class Histograms:
         self._known[way] = histogram.copy()
 
 
-class RememberedRows(GroupedRows):
+class RememberedRows(RepeatedRows):
     """Rows that count a large node only if no tree has met it before."""
 
-    def __init__(self, codes: Codes, labels: NDArray[Any], schema: Schema, histograms: Histograms) -> None:
-        super().__init__(codes, labels, schema)
+    def __init__(self, distinct: Distinct, schema: Schema, histograms: Histograms) -> None:
+        super().__init__(distinct, distinct.all_times, schema)
         self._histograms = histograms
         self._ways: list[Way] = [frozenset()]
 

@@ -11,16 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.classifier import PrivateTreeClassifier
-from hedgerow.encoding import Codes
 from hedgerow.experiments import as_printed
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import AUTO, NO_NOISE, Cell
+from hedgerow.experiments.distinct import Distinct, RepeatedRows
 from hedgerow.experiments.remembered import Histograms, RememberedRows
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
@@ -60,8 +59,7 @@ class Rows:
     """The rows that one tree is learned from, by their numbers, and how they are dealt out to holders."""
 
     schema: Schema
-    codes: Codes
-    labels: NDArray[Any]
+    distinct: Distinct
     histograms: Histograms
     chosen: NDArray[np.int64]
     n_holders: int
@@ -70,34 +68,41 @@ class Rows:
     @classmethod
     def of(cls, data: Encoded, cell: Cell) -> Rows:
         """The cell's random part of the training rows, for one holder or for four."""
-        codes, labels = data.train
+        train, _ = data.distinct
         rng = np.random.default_rng([cell.seed, 0])
-        chosen = np.arange(len(labels))
+        chosen = np.arange(len(train.which))
         if cell.train_fraction < 1:
-            chosen = np.sort(rng.permutation(chosen)[: round(cell.train_fraction * len(labels))])
+            chosen = np.sort(rng.permutation(chosen)[: round(cell.train_fraction * len(chosen))])
         n_holders = 1 if cell.algorithm == "SingleMachine" else HOLDERS
-        return cls(data.schema, codes, labels, data.histograms, chosen, n_holders, rng)
+        return cls(data.schema, train, data.histograms, chosen, n_holders, rng)
 
     @cached_property
     def holders(self) -> list[NDArray[np.int64]]:
-        """Equal random parts, in their old order: the nearer in memory one row is to the next, the faster."""
-        if self.n_holders == 1:
-            return [self.chosen]
+        """Equal random parts."""
         parts = np.array_split(self.rng.permutation(len(self.chosen)), self.n_holders)
-        return [self.chosen[np.sort(part)] for part in parts]
+        return [self.chosen[part] for part in parts]
 
     def grouped(self) -> list[GroupedRows]:
         """Exact counts over each holder's rows."""
-        return [self.together()] if self.n_holders == 1 else [self._counted(rows) for rows in self.holders]
+        if self.n_holders == 1:
+            return [self.together()]
+        return [self._counted(self.distinct.times(rows)) for rows in self.holders]
 
     def together(self) -> GroupedRows:
         """Exact counts over all rows; other runs have the same if they have all rows of the data set."""
-        if len(self.chosen) < len(self.labels):
-            return self._counted(self.chosen)
-        return RememberedRows(self.codes, self.labels, self.schema, self.histograms)
+        if len(self.chosen) < len(self.distinct.which):
+            return self._counted(self.times)
+        return RememberedRows(self.distinct, self.schema, self.histograms)
 
-    def _counted(self, rows: NDArray[np.int64]) -> GroupedRows:
-        return GroupedRows(self.codes, self.labels, self.schema, rows)
+    @cached_property
+    def times(self) -> NDArray[np.int64]:
+        """How often each distinct row is among them."""
+        if len(self.chosen) < len(self.distinct.which):
+            return self.distinct.times(self.chosen)
+        return self.distinct.all_times
+
+    def _counted(self, times: NDArray[np.int64]) -> GroupedRows:
+        return RepeatedRows(self.distinct, times, self.schema)
 
 
 def run(cell: Cell, data: Encoded) -> Result:
@@ -105,10 +110,9 @@ def run(cell: Cell, data: Encoded) -> Result:
     rows = Rows.of(data, cell)
     tree = LEARN[cell.version](cell, rows)
     train, test = data.distinct
-    _, test_labels = data.test
     return Result(
-        test_accuracy=float((test.predict(tree, np.arange(len(test_labels))) == test_labels).mean()),
-        train_accuracy=float((train.predict(tree, rows.chosen) == rows.labels[rows.chosen]).mean()),
+        test_accuracy=test.accuracy(tree, test.all_times),
+        train_accuracy=train.accuracy(tree, rows.times),
         depth=tree.depth,
         nodes=int((tree.split != LEAF).sum()),  # the paper counts inner nodes: "excluding leaves"
     )
@@ -171,7 +175,7 @@ def learn_hedgerow(cell: Cell, rows: Rows) -> Tree:
         random_state=cell.seed,
         **fixed,  # type: ignore[arg-type]
     )
-    return model.fit_codes(rows.codes, rows.labels, rows.holders).tree_
+    return model.fit_grouped(rows.grouped()).tree_
 
 
 LEARN: dict[str, Callable[[Cell, Rows], Tree]] = {

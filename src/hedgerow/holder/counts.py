@@ -87,12 +87,13 @@ class GroupedRows:
             ),
             work.parts,
         )  # fmt: skip
-        run_all(
-            lambda part: _gather(
-                self._scratch, work.ranges, *part, n_left, work.parts.index(part), self._order
-            ),
-            work.parts,
-        )
+        if len(work.parts) > 1:
+            run_all(
+                lambda part: _gather(
+                    self._scratch, work.ranges, *part, n_left, work.parts.index(part), self._order
+                ),
+                work.parts,
+            )
         middles = work.ranges[:, 0] + n_left.sum(axis=0)
         edges = np.stack([work.ranges[:, 0], middles, middles, work.ranges[:, 1]], axis=1)
         self._parent = np.concatenate([self._parent, np.repeat(self._places(nodes), 2)])
@@ -244,12 +245,18 @@ class _Work:
 
     def __init__(self, ranges: IntArray, turns: int = TURNS) -> None:
         self.ranges = ranges
-        ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
-        total = int(ends[-1])
-        shares = min(n_threads(), max(1, total // ROWS_WORTH_A_THREAD))
+        size = ranges[:, 1] - ranges[:, 0]
+        total = int(size.sum())
+        if total < 2 * ROWS_WORTH_A_THREAD:
+            self.parts: list[tuple[int, int, int, int]] = [
+                (0, len(ranges) - 1, int(ranges[0, 0]), int(ranges[-1, 1]))
+            ]
+            return
+        shares = min(n_threads(), total // ROWS_WORTH_A_THREAD)
         if total >= shares * ROWS_WORTH_A_TURN:  # a core that is busy elsewhere does not hold up the other
             shares = min(total // ROWS_WORTH_A_TURN, turns * shares)
-        self.parts: list[tuple[int, int, int, int]] = []
+        self.parts = []
+        ends = np.cumsum(size)
         first, begin = 0, int(ranges[0, 0])
         for share in range(1, shares + 1):
             upto = total * share // shares
