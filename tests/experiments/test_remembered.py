@@ -7,9 +7,8 @@ import pytest
 
 from hedgerow import Numeric, Schema
 from hedgerow.encoding import encode
-from hedgerow.experiments import remembered
-from hedgerow.experiments.distinct import Distinct, RepeatedRows
-from hedgerow.experiments.remembered import Histograms, RememberedRows
+from hedgerow.experiments import distinct
+from hedgerow.experiments.distinct import Distinct, Histograms, RepeatedRows
 from hedgerow.holder.counts import GroupedRows
 
 SCHEMA = Schema([Numeric("a", 0, 1, 4), Numeric("b", 0, 1, 3)], label="y", classes=[0, 1, 2])
@@ -30,32 +29,28 @@ def all_histograms(rows, splits):
 
 @pytest.mark.parametrize("most_bytes", [0, 300, 2**20])
 def test_remembered_histograms_are_the_counted_ones(most_bytes, monkeypatch):
-    monkeypatch.setattr(remembered, "WORTH_REMEMBERING", 1)
+    monkeypatch.setattr(distinct, "WORTH_REMEMBERING", 1)
     memory = Histograms(most_bytes)
     for splits in ([1, 5], [5, 1], [1, 5], [1, 6], [2, 5]):
         counted = all_histograms(GroupedRows(CODES, LABELS, SCHEMA), splits)
-        assert (all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), splits) == counted).all()
+        assert (
+            all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), splits) == counted
+        ).all()
 
 
 def test_what_a_tree_has_met_is_not_counted_again_in_whichever_order_it_is_reached(monkeypatch):
-    monkeypatch.setattr(remembered, "WORTH_REMEMBERING", 1)
-    memory, counted = Histograms(), []
-    count = RepeatedRows._count
-    monkeypatch.setattr(
-        RepeatedRows, "_count", lambda rows, places: (counted.append(len(places)), count(rows, places))
-    )
-    all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), [1, 5])
-    assert sum(counted) == 3  # the root, and the smaller of two siblings twice
+    monkeypatch.setattr(distinct, "WORTH_REMEMBERING", 1)
+    memory, counted, count = Histograms(), [], distinct._count
+    monkeypatch.setattr(distinct, "_count", lambda *args: (counted.append(args[-1]), count(*args)))
+    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5])
+    assert len(counted) == 3  # the root, and the smaller of two siblings twice
     counted.clear()
-    all_histograms(RememberedRows(DISTINCT, SCHEMA, memory), [1, 5])
-    assert sum(counted) == 0
-    again = RememberedRows(DISTINCT, SCHEMA, memory)
+    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5])
+    assert not counted
+    again = RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory)
     again.split(np.array([0]), np.array([5]), np.array([[1, 2]]))
     again.split(np.array([1]), np.array([1]), np.array([[3, 4]]))
-    known = [way for way in memory._known if len(way) == 2]
-    [place] = [i for i, way in enumerate(again._ways) if way in known]
-    again.columns(np.array([place]))
-    assert sum(counted) == 0
+    assert {again._way(place) for place in range(5)} & {way for way in memory._known if len(way) == 2}
 
 
 def test_the_histogram_not_asked_for_longest_is_forgotten():

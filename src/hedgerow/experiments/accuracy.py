@@ -26,8 +26,7 @@ from sklearn.metrics import roc_auc_score
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import Codes, encode, encode_labels
-from hedgerow.experiments.distinct import Distinct
-from hedgerow.experiments.remembered import Histograms
+from hedgerow.experiments.distinct import Distinct, Histograms
 from hedgerow.schema import Schema
 
 DATASETS = ("adult", "bank", "creditcard", "skin", "mnist", "kddcup99")

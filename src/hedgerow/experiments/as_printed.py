@@ -106,12 +106,6 @@ class Entities:
         total: FloatArray = scale * (up - down)
         return total
 
-    def count(self, nodes: IntArray) -> None:
-        """Have the histograms of siblings counted together: the larger one is the parent less the smaller."""
-        for rows in self.tables:
-            for _ in rows.histograms(nodes):
-                pass
-
     def class_counts(self, nodes: IntArray) -> FloatArray:
         """Exact class counts [node, class] over all entities."""
         counts: FloatArray = np.sum([rows.label_counts(nodes) for rows in self.tables], axis=0).astype(
@@ -192,8 +186,6 @@ class _Study:
         heavy = weights >= paper.target_error / paper.max_splits
         if not heavy.any():
             return
-        if not heavy.all():
-            self._entities.count(nodes)
         alpha = self._alpha(nodes[heavy])
         if not is_root:
             alpha /= 2  # the other half has paid for the weight

@@ -19,8 +19,7 @@ from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.experiments import as_printed
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import AUTO, NO_NOISE, Cell
-from hedgerow.experiments.distinct import Distinct, RepeatedRows
-from hedgerow.experiments.remembered import Histograms, RememberedRows
+from hedgerow.experiments.distinct import Distinct, Histograms, RepeatedRows
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
@@ -92,7 +91,7 @@ class Rows:
         """Exact counts over all rows; other runs have the same if they have all rows of the data set."""
         if len(self.chosen) < len(self.distinct.which):
             return self._counted(self.times)
-        return RememberedRows(self.distinct, self.schema, self.histograms)
+        return RepeatedRows(self.distinct, self.distinct.all_times, self.schema, self.histograms)
 
     @cached_property
     def times(self) -> NDArray[np.int64]:

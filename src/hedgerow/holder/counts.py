@@ -131,9 +131,12 @@ class GroupedRows:
         distinct, place = np.unique(nodes, return_inverse=True)
         for here, histograms in self.histograms(distinct):
             mine = np.flatnonzero((place >= here[0]) & (place <= here[-1]))
-            rules = self.schema.split_table[splits[mine]]
-            out[mine] = _cells(histograms, place[mine] - here[0], self.schema.bin_start, rules)
+            out[mine] = self._cells_of(histograms, place[mine] - here[0], splits[mine])
         return out
+
+    def _cells_of(self, histograms: Counts, which: IntArray, splits: IntArray) -> IntArray:
+        cells: IntArray = _cells(histograms, which, self.schema.bin_start, self.schema.split_table[splits])
+        return cells
 
     def all_cells(self, nodes: IntArray) -> IntArray:
         """Class counts on both sides of every candidate split: [node, split, side, class]."""
@@ -275,7 +278,7 @@ def _pack(labels, rows, bits, order):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _partition_by(column, order, bits, start, stop, span, scratch):  # type: ignore[no-untyped-def]
+def partition_by(column, order, bits, start, stop, span, scratch):  # type: ignore[no-untyped-def]
     """Partition one segment into scratch: left rows from its start, right rows backwards from its end.
 
     Without branches: each row is written to both ends, and only the end that it belongs to moves on.
@@ -296,7 +299,7 @@ def _partition_by(column, order, bits, start, stop, span, scratch):  # type: ign
 
 
 @compiled
-def _put_back(scratch, start, stop, n_left, left, right, order):  # type: ignore[no-untyped-def]
+def put_back(scratch, start, stop, n_left, left, right, order):  # type: ignore[no-untyped-def]
     """Copy a partitioned segment: its left rows to `left` in order, its right rows to `right`."""
     order[left : left + n_left] = scratch[start : start + n_left]
     for j in range(stop - start - n_left):
@@ -314,11 +317,11 @@ def _partition(  # type: ignore[no-untyped-def]
         is_wide, column = rules[i, 0], rules[i, 1]
         span = (np.int64(rules[i, 2]), np.int64(rules[i, 3]), np.int64(rules[i, 4]))
         if is_wide:
-            n_left[i] = _partition_by(wide[column], order, bits, start, stop, span, scratch)
+            n_left[i] = partition_by(wide[column], order, bits, start, stop, span, scratch)
         else:
-            n_left[i] = _partition_by(narrow[column], order, bits, start, stop, span, scratch)
+            n_left[i] = partition_by(narrow[column], order, bits, start, stop, span, scratch)
         if start == ranges[i, 0] and stop == ranges[i, 1]:  # while it is in the cache
-            _put_back(scratch, start, stop, n_left[i], start, start + n_left[i], order)
+            put_back(scratch, start, stop, n_left[i], start, start + n_left[i], order)
 
 
 @compiled
@@ -337,7 +340,7 @@ def _gather(scratch, ranges, first, last, begin, end, n_left, part, order):  # t
                 before += n_left[p, i]
         left = ranges[i, 0] + before
         right = ranges[i, 0] + all_left + (start - ranges[i, 0] - before)
-        _put_back(scratch, start, stop, mine, left, right, order)
+        put_back(scratch, start, stop, mine, left, right, order)
 
 
 @compiled
