@@ -31,7 +31,7 @@ from hedgerow import (
     SchemaMismatch,
 )
 from hedgerow.encoding import encode, encode_labels
-from hedgerow.errors import InvalidType
+from hedgerow.errors import HedgerowError, InvalidType
 
 SCHEMA = Schema(
     [
@@ -174,6 +174,53 @@ def test_root_gini_needs_two_classes():
     schema = Schema(SCHEMA.columns, label="y", classes=["a", "b", "c"])
     with pytest.raises(ValueError, match="criterion='root_gini' needs two classes"):
         exact(schema=schema, criterion="root_gini").fit(*patients())
+
+
+def test_what_is_refused_leaves_the_model_as_it_was():
+    table, labels = patients()
+    model = exact().fit(table, labels)
+    before, known = model.predict(table).tolist(), dict(model.__dict__)
+    other = Schema(
+        [Numeric("age", 0, 10, 2), Categorical("town", ["Bern"])], label="outcome", classes=["p", "q"]
+    )
+    for schema, parameters, fit in (
+        (other, {}, lambda: model.fit(table, labels)),  # no such column
+        (other, {}, lambda: model.fit(table[["age", "town"]], labels)),  # no such labels
+        (other, {"max_rows": 3}, lambda: model.fit(table[["age", "town"]], ["p"] * 400)),
+        (other, {}, lambda: model.fit_holders([(table, labels)] * 2)),
+        (other, {"criterion": "paper"}, lambda: model.fit(table, labels)),
+        (SCHEMA, {"method": "select"}, lambda: model.fit_holders([(table, labels)] * 2)),
+    ):
+        model.set_params(schema=schema, **parameters)
+        with pytest.raises((HedgerowError, ValueError)):
+            fit()
+        model.set_params(**{name: getattr(exact(), name) for name in ("schema", *parameters)})
+        assert model.__dict__.keys() == known.keys()
+        assert model.predict(table).tolist() == before
+
+
+def test_a_model_whose_first_fit_was_refused_is_not_fitted():
+    table, labels = patients()
+    model = exact()
+    with pytest.raises(InvalidTable):
+        model.fit(table, ["unheard of"] * len(labels))
+    for use in (lambda: model.predict(table), lambda: model.record_, model.to_json, model.plot):
+        with pytest.raises(NotFittedError):
+            use()
+
+
+def test_codes_have_no_names_of_columns_to_remember():
+    table, labels = patients()
+    model = exact().fit(table, labels)
+    model.fit_codes(encode(table, SCHEMA), encode_labels(labels, SCHEMA))
+    assert not hasattr(model, "feature_names_in_")
+    assert (model.predict(table[["dose", "town", "age"]]) == model.predict(table)).all()
+
+
+def test_codes_dealt_out_to_nobody_are_refused():
+    table, labels = patients()
+    with pytest.raises(InvalidTable, match="one holder at least"):
+        exact().fit_codes(encode(table, SCHEMA), encode_labels(labels, SCHEMA), [])
 
 
 def test_without_a_schema_the_error_shows_how_to_write_one():

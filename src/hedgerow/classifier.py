@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
@@ -153,12 +154,17 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn a tree from one holder's table and labels."""
-        self._check_parameters()
-        if y is None:
-            raise InvalidTable("fit requires y to be passed, but the target y is None: give one label a row.")
-        X = self._checked_table(X, reset=True)
-        self._settle_schema(X, y)
-        return self._learn([self._grouped(X, y)])
+        with self._unchanged_if_refused():
+            self._check_parameters()
+            if y is None:
+                raise InvalidTable(
+                    "fit requires y to be passed, but the target y is None: give one label a row."
+                )
+            X = self._checked_table(X, reset=True)
+            self._settle_schema(X, y)
+            plan = make_plan(self.schema_, self._wishes(1))
+            holders = self._holders([self._grouped(X, y)])
+        return self._learn(holders, plan)
 
     def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
         """Learn one tree from the tables and labels of several holders; each spends epsilon of its own.
@@ -170,16 +176,19 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             >>> all(0 < ledger.spent <= 1 for ledger in model.ledgers_)
             True
         """
-        self._check_parameters()
-        if not isinstance(self.schema, Schema):
-            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
-        tables = list(tables)
-        if not tables or not all(isinstance(table, Sequence) and len(table) == 2 for table in tables):
-            raise InvalidTable("give a list of (table, labels), one pair for each data holder.")
-        tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
-        self.__dict__.pop("feature_names_in_", None)  # holders need not agree on an order of the columns
-        self._settle_schema(None, None)
-        return self._learn([self._grouped(X, y) for X, y in tables])
+        with self._unchanged_if_refused():
+            self._check_parameters()
+            if not isinstance(self.schema, Schema):
+                raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+            tables = list(tables)
+            if not tables or not all(isinstance(table, Sequence) and len(table) == 2 for table in tables):
+                raise InvalidTable("give a list of (table, labels), one pair for each data holder.")
+            tables = [(self._checked_table(X, reset=True), y) for X, y in tables]
+            self._forget_names()  # holders need not agree on an order of the columns
+            self._settle_schema(None, None)
+            plan = make_plan(self.schema_, self._wishes(len(tables)))
+            holders = self._holders([self._grouped(X, y) for X, y in tables])
+        return self._learn(holders, plan)
 
     def fit_codes(
         self, codes: Codes, labels: NDArray[Any], holders: Sequence[NDArray[np.integer[Any]]] | None = None
@@ -198,14 +207,18 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         dealt = [None] if holders is None else holders
         return self.fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
 
-    def fit_grouped(self, holders: Sequence[GroupedRows]) -> Self:
+    def fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
         """Learn from each holder's rows as exact counts are made of them; afterwards they are grouped by leaf."""
-        self._check_parameters()
-        if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in holders):
-            raise SchemaMismatch("fit_grouped needs the schema that the rows were encoded by.")
-        self.n_features_in_ = len(self.schema.columns)
-        self._settle_schema(None, None)
-        return self._learn(holders)
+        with self._unchanged_if_refused():
+            self._check_parameters()
+            if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in tables):
+                raise SchemaMismatch("fit_grouped needs the schema that the rows were encoded by.")
+            self.n_features_in_ = len(self.schema.columns)
+            self._forget_names()
+            self._settle_schema(None, None)
+            plan = make_plan(self.schema_, self._wishes(len(tables)))
+            holders = self._holders(tables)
+        return self._learn(holders, plan)
 
     def plan(self, n_holders: int = 1) -> Plan:
         """What training would do, from public facts alone: nothing is read, nothing is spent."""
@@ -367,6 +380,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     # ---- How training is set up ----
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "tree_")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -379,21 +395,35 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         _check_lengths(codes, numbers)
         return GroupedRows(codes, numbers, self.schema_)
 
-    def _learn(self, tables: Sequence[GroupedRows]) -> Self:
-        wishes = self._wishes(len(tables))
-        holders = [
+    @contextmanager
+    def _unchanged_if_refused(self) -> Iterator[None]:
+        """A table or a parameter that is refused before noise is drawn costs nobody the tree that is there."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _forget_names(self) -> None:
+        self.__dict__.pop("feature_names_in_", None)
+
+    def _holders(self, tables: Sequence[GroupedRows]) -> list[Holder]:
+        return [
             Holder(
                 rows,
                 self._noise(i),
                 Ledger(self._grant(), neighbours=self.neighbours, leaks=self._leaks()),
-                wishes.max_rows,
+                self._wishes(len(tables)).max_rows,
             )
             for i, rows in enumerate(tables)
         ]
+
+    def _learn(self, holders: Sequence[Holder], plan: Plan) -> Self:
         self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
         self.ledgers_ = [holder.ledger for holder in holders]
         self.ledger_ = self.ledgers_[0]
-        plan = make_plan(self.schema_, wishes)
         network = LocalNetwork([Desk("fit", holder) for holder in holders], study="fit")
         self.traffic_ = network.traffic
         self.tree_, self.plan_ = Coordinator(network).learn(self.schema_, plan)
@@ -498,10 +528,6 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
                 _check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or None")
-        if self.criterion == "root_gini" and isinstance(self.schema, Schema) and self.schema.n_classes != 2:
-            raise InvalidParameter(
-                "criterion='root_gini' needs two classes; choose 'gini', 'entropy' or 'error'."
-            )
 
 
 def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: type = Real) -> None:
@@ -518,6 +544,8 @@ def _check_lengths(codes: Codes, labels: NDArray[Any]) -> None:
 
 def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:
     """Holders have disjoint rows: a row that counts twice would pay twice."""
+    if not len(samples):
+        raise InvalidTable("holders is empty; give the row numbers of one holder at least.")
     dealt = np.concatenate([np.asarray(sample).ravel() for sample in samples])
     if dealt.dtype.kind not in "iu" or (dealt.size and not (dealt.min() >= 0 and dealt.max() < n_rows)):
         raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")

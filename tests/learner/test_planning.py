@@ -12,7 +12,7 @@ from hedgerow import Numeric, PrivateTreeClassifier, Schema
 from hedgerow.budget import Adaptive, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import encode, encode_labels
-from hedgerow.errors import HedgerowError, InvalidTable
+from hedgerow.errors import InvalidParameter, InvalidTable
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
 
@@ -33,9 +33,27 @@ def test_many_holders_of_few_columns_count_columns():
     assert make_plan(schema(40, 60), Wishes(ONE, n_holders=4)).private_split == LocalSelection()
 
 
-def test_selecting_at_one_of_several_holders_is_refused():
-    with pytest.raises(HedgerowError, match="there are 3"):
-        make_plan(schema(), Wishes(ONE, n_holders=3, method="select"))
+@pytest.mark.parametrize("method", ["select", "paper"])
+def test_selecting_at_one_of_several_holders_is_refused(method):
+    with pytest.raises(InvalidParameter, match="there are 3"):
+        make_plan(schema(), Wishes(ONE, n_holders=3, method=method))
+
+
+def test_a_share_for_the_leaves_needs_a_schedule():
+    with pytest.raises(InvalidParameter, match="is for a schedule"):
+        make_plan(schema(), Wishes(ONE, leaf_fraction=0.9))
+    for wishes in (
+        Wishes(ONE, leaf_fraction=0.9, budget="uniform"),
+        Wishes(ONE, method="paper", leaf_fraction=0.9),
+    ):
+        assert make_plan(schema(), wishes).budget.leaf_fraction == Fraction("0.9")
+
+
+def test_root_gini_is_planned_for_two_classes_only():
+    three = Schema(schema().columns, label="y", classes=[0, 1, 2])
+    assert make_plan(schema(), Wishes(ONE, criterion="root_gini")).criterion == Criterion.root_gini
+    with pytest.raises(InvalidParameter, match="needs two classes"):
+        make_plan(three, Wishes(ONE, criterion="root_gini"))
 
 
 def test_the_papers_flow_has_the_papers_settings():

@@ -141,13 +141,12 @@ def learn_corrected(cell: Cell, rows: Rows) -> Tree:
     max_rows = 2 ** max(1, math.ceil(math.log2(len(rows.chosen) + 1)))
     wishes = Wishes(
         epsilon=epsilon,
-        n_holders=rows.n_holders,
         method="paper",
         budget=cell.budget,
         leaf_fraction=cell.leaf_fraction,
         max_rows=max_rows,
     )
-    plan = replace(
+    plan = replace(  # for four holders the paper changes how a split is found, and nothing else
         make_plan(rows.schema, wishes),
         private_split=CORRECTED[cell.algorithm],
         max_depth=None if cell.alpha == NO_NOISE else MOST_DEPTH,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from hedgerow.budget import Adaptive, BudgetRule, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import InvalidParameter
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
 from hedgerow.repeated import Epsilon
@@ -37,7 +37,11 @@ class Wishes:
 
 
 def make_plan(schema: Schema, wishes: Wishes) -> Plan:
-    """The plan for one holder."""
+    """The plan for these wishes; refuses those that do not go together."""
+    if wishes.criterion == Criterion.root_gini.name and schema.n_classes != 2:
+        raise InvalidParameter(
+            "criterion='root_gini' needs two classes; choose 'gini', 'entropy' or 'error'."
+        )
     is_paper = wishes.method == "paper"
     criterion = None if wishes.criterion == "auto" else Criterion[wishes.criterion]
     if is_paper and criterion is None:
@@ -81,14 +85,12 @@ def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
             return NoisyCounts("per-column")
         case "local":
             return LocalSelection(wishes.selector)
-        case "paper":
-            return SelectSplit("report_noisy_max")
     if holders > 1:
-        raise HedgerowError(
+        raise InvalidParameter(
             f"method={method!r} selects at one holder, but there are {holders}; "
             "choose 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
         )
-    return SelectSplit(wishes.selector)
+    return SelectSplit("report_noisy_max" if method == "paper" else wishes.selector)
 
 
 def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisiness: float) -> BudgetRule:
@@ -106,6 +108,11 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
     )
     is_paper = wishes.method == "paper"
     if wishes.budget == "auto" and not is_paper:
+        if wishes.leaf_fraction is not None:
+            raise InvalidParameter(
+                f"leaf_fraction={wishes.leaf_fraction!r} is for a schedule, and budget='auto' has none: it gives "
+                "a leaf all that its path has left; choose 'uniform', 'decay' or 'harmonic'."
+            )
         return adaptive
     usual = PAPER_SHARES if is_paper else SHARES
     leaf = usual.leaf if wishes.leaf_fraction is None else Fraction(repr(float(wishes.leaf_fraction)))
