@@ -80,6 +80,9 @@ def test_a_file_without_a_record_is_a_model_all_the_same(tmp_path):
         {"holders": []},
         {"holders": [{"granted": "1", "spent": "1/0", "lines": []}]},
         {"holders": [{"granted": "1", "spent": "nan", "lines": []}]},
+        {"holders": [{"granted": "1e1000000000", "spent": "0", "lines": []}]},  # would never be worked out
+        {"holders": [{"granted": "0.5", "spent": "0", "lines": []}]},
+        {"holders": [{"granted": 5000 * "1", "spent": "0", "lines": []}]},
         {"holders": [{"granted": "1" + 400 * "0", "spent": "0", "lines": []}]},
         {"holders": [{"granted": "1", "spent": "2", "lines": []}]},
         {"holders": [{"granted": "1", "spent": "1/2", "lines": []}]},

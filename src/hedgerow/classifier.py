@@ -31,6 +31,7 @@ from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SECURE_NOISE, Noise, NoNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.record import Record
+from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree, parse_json
 
@@ -431,7 +432,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _grant(self) -> Fraction | float:
         """What each holder grants: the decimal number that was written, exactly."""
-        return Fraction(repr(float(self.epsilon))) if math.isfinite(self.epsilon) else math.inf
+        return as_written(self.epsilon) if math.isfinite(self.epsilon) else math.inf
 
     def _wishes(self, n_holders: int) -> Wishes:
         return Wishes(

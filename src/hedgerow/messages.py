@@ -274,10 +274,11 @@ def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
 
 
 def _epsilons(value: Any) -> Repeated[Epsilon]:
-    return _listed(value, _epsilon)
+    return _listed(value, parse_epsilon)
 
 
-def _epsilon(text: Any) -> Epsilon:
+def parse_epsilon(text: Any) -> Epsilon:
+    """An epsilon from the one form in which messages have it."""
     if text == "inf":
         return math.inf
     number = rf"[1-9][0-9]{{0,{MOST_DIGITS - 1}}}"

@@ -7,6 +7,7 @@ before all of it has been checked.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -161,11 +162,13 @@ def _sentences(plain: Any, key: str) -> tuple[str, ...]:
 
 def _epsilon(plain: Any, key: str) -> Epsilon:
     text = _field(plain, key, str)
-    try:
-        epsilon: Epsilon = math.inf if text == "inf" else Fraction(text)
-        float(epsilon)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        epsilon = -1.0
-    if epsilon < 0:
+    if text == "inf":
+        return math.inf
+    try:  # without an exponent: that of 1e999999999 would be worked out for years
+        epsilon = Fraction(text) if re.fullmatch(r"[0-9]+(/[1-9][0-9]*)?", text, re.ASCII) else None
+        float(epsilon or 0)
+    except (ValueError, OverflowError):
+        epsilon = None
+    if epsilon is None:
         raise InvalidModel(f"the training record has {key}={text[:40]!r}; the file is damaged.")
     return epsilon

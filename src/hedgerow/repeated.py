@@ -16,6 +16,11 @@ IntArray = NDArray[np.int64]
 Epsilon = Fraction | float  # a float only for infinity
 
 
+def as_written(number: float) -> Fraction:
+    """The decimal that stands in a program or a file, exactly: 0.1 is 1/10 and not the float nearest to it."""
+    return Fraction(repr(float(number)))
+
+
 @dataclass(frozen=True, eq=False)
 class Repeated(Sequence[T], Generic[T]):
     """One item a node, where many nodes share few: item `which[i]` stands at place i."""

@@ -97,6 +97,12 @@ def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
     assert [f"{value:.6g}" for value in spent] == [network.spent["a"]]
 
 
+def test_holders_are_asked_for_the_decimal_that_was_written(tmp_path: Path):
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(epsilon=0.3), Post(), answers)
+    assert {ledger.grant for ledger in network.ledgers.values()} == {Fraction(3, 10)}
+
+
 def test_a_second_coordinator_asks_nothing_that_is_on_disk(tmp_path: Path):
     post = Post()
     with AnswerFile(tmp_path / "answers.log") as answers:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
-from hedgerow.errors import InvalidTable
+from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare.say import plain_error
@@ -34,24 +34,60 @@ def write_policy(path: Path, grants: dict[str, float], lifetime: float = 2.0) ->
     path.write_text(text)
 
 
+def greeting(**others: object) -> dict[str, object]:
+    terms = {"schema": HOSPITALS_SCHEMA.hash, "epsilon": "1", "neighbours": "add-remove", "method": "local"}
+    return {"study": "malaria"} | terms | others
+
+
 def ask(site: Site, name: str, epsilon: Fraction = Fraction(1, 4), study: str = "malaria", kind=CountRows):
     return from_bytes(site.handle(to_bytes(Request(study, name, None, kind(np.array([0]), [epsilon])))))
 
 
 def test_a_site_answers_what_it_has_granted_and_no_more(policy: Path):
     site = Site(policy)
-    site.greet("malaria", HOSPITALS_SCHEMA.hash)
+    site.greet(greeting())
     assert all(isinstance(ask(site, f"q{i}"), Answer) for i in range(4))
     assert isinstance(ask(site, "q4"), Refusal)
     assert isinstance(ask(site, "q5", kind=CountSplits), Refusal)
     assert "spent 1." in site.account("malaria")
 
 
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ({"schema": "0" * 64}, "another schema"),
+        ({"neighbours": "replace"}, "neighbours 'replace', granted is 'add-remove'"),
+        ({"method": "noisy_counts"}, "'noisy_counts', which is not granted"),
+        ({"method": "guessing"}, "'guessing', which is not granted"),
+        ({"method": None}, "which is not granted"),
+        ({"epsilon": "11/10"}, "means to spend epsilon 1.1; it is granted 1"),
+        ({"epsilon": "inf"}, "means to spend epsilon inf"),
+        ({"epsilon": "1e9"}, "positive fraction"),
+        ({"epsilon": None}, "positive fraction"),
+    ],
+)
+def test_a_study_that_would_be_refused_later_is_refused_before_it_spends(policy: Path, others, why):
+    site = Site(policy)
+    with pytest.raises(HedgerowError, match=why):
+        site.greet(greeting(**others))
+    assert site.greet(greeting(epsilon="1/2"))  # less than is granted will do
+
+
+def test_a_greeting_counts_what_other_studies_have_left(policy: Path):
+    write_policy(policy, {"malaria": 1.5, "dengue": 1.5})
+    site = Site(policy)
+    assert isinstance(ask(site, "q0", Fraction(3, 2)), Answer)
+    assert site.greet(greeting(epsilon="3/2"))  # of that it has spent all itself
+    with pytest.raises(HedgerowError, match=r"other studies have left it 0\.5"):
+        site.greet(greeting(study="dengue"))
+    assert site.greet(greeting(study="dengue", epsilon="1/2"))
+
+
 def test_another_process_repeats_the_answers_of_the_first(policy: Path):
     first = Site(policy)
     said = ask(first, "q0").values.tolist()
     with pytest.raises(StudyOpen):  # while it is there
-        Site(policy).greet("malaria", HOSPITALS_SCHEMA.hash)
+        Site(policy).greet(greeting())
     first.close()
     second = Site(policy)
     assert ask(second, "q0").values.tolist() == said
@@ -61,7 +97,7 @@ def test_another_process_repeats_the_answers_of_the_first(policy: Path):
 def test_a_study_without_a_grant_is_not_told_why(policy: Path, capsys: pytest.CaptureFixture[str]):
     site = Site(policy)
     with pytest.raises(NoGrant):
-        site.greet("other", HOSPITALS_SCHEMA.hash)
+        site.greet(greeting(study="other"))
     assert ask(site, "q0", study="other").reason == NOT_HERE
     assert "study 'other': it has no grant" in capsys.readouterr().out
 
@@ -98,7 +134,7 @@ def test_a_site_without_rows_takes_part_like_any_other(policy: Path):
     header = (policy.parent / "rows.csv").read_text().splitlines()[0]
     (policy.parent / "rows.csv").write_text(header + "\n")
     site = Site(policy)
-    site.greet("malaria", HOSPITALS_SCHEMA.hash)
+    site.greet(greeting())
     assert ask(site, "q0").values.shape == (1, 1)
     assert "spent 0.25." in site.account("malaria")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from hedgerow import Categorical, Numeric, Schema
 from hedgerow.cli import app
+from hedgerow.network.flare import console
 from hedgerow.network.flare.site import InvalidPolicy, Policy
 from hedgerow.network.flare.study import InvalidStudy, Study
 
@@ -50,6 +52,15 @@ def test_a_study_survives_its_job():
         ({"holders": ["lake", "lake"]}, "all different"),
         ({"holders": ["server"]}, "cannot be used"),
         ({"holders": ["a b"]}, "cannot be used"),
+        ({"holders": ["lake", "Console"]}, "cannot be used"),
+        ({"holders": ["authority", "lake"]}, "cannot be used"),
+        ({"epsilon": math.inf}, "there is always noise"),
+        ({"leaf_fraction": 0.0}, "between 0 and 1"),
+        ({"leaf_fraction": 1}, "between 0 and 1"),
+        ({"min_gain": -0.1}, "from 0 to 1"),
+        ({"target_error": True}, "from 0 to 1"),
+        ({"max_depth": 65}, "from 1 to 64"),
+        ({"answer_seconds": 0}, "above 0"),
         ({"method": "magic"}, "choose one of"),
         ({"when_a_holder_is_lost": "panic"}, "choose one of"),
         ({"port": 0}, "port"),
@@ -134,5 +145,41 @@ def test_a_policy_that_cannot_be_meant_is_refused(site: Path, old: str, new: str
 def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
     said = CliRunner().invoke(app, ["network", "provision", str(tmp_path / "none.toml")])
     assert said.exit_code == 1
-    assert "there is no file" in said.output
-    assert "Traceback" not in said.output
+    assert said.stderr.startswith("there is no file")
+    assert said.stdout == ""
+
+
+def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(site: Path):
+    (site / "local").mkdir()
+    for name in ("hedgerow.toml", "schema.toml"):
+        (site / name).rename(site / "local" / name)
+    policy = site / "local" / "hedgerow.toml"
+    policy.write_text(policy.read_text().replace("[[grants]]", "[grants]"))
+    said = CliRunner().invoke(app, ["network", "site", "ledger", "malaria", str(site)])
+    assert said.exit_code == 1
+    assert "begin each grant with [[grants]]." in said.stderr
+    assert said.stdout == ""
+
+
+def test_a_lost_holder_is_waited_for_from_when_something_was_last_answered(monkeypatch: pytest.MonkeyPatch):
+    study = Study.from_dict(STUDY | {"return_minutes": 60})
+    now, jobs = [0.0], []
+
+    @contextmanager
+    def session(kits):
+        yield None
+
+    def run_once(flare, study, show, count):
+        jobs.append(now[0])
+        now[0] += 67 * 60
+        count({"stored": 0 if len(jobs) == 1 else 2})
+        return console.Outcome("lost", "no answer from lake.")
+
+    monkeypatch.setattr(console, "session", session)
+    monkeypatch.setattr(console, "wait_for_holders", lambda *_: None)
+    monkeypatch.setattr(console, "_run_once", run_once)
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.time, "sleep", lambda _: None)
+    with pytest.raises(console.StudyInterrupted):
+        console.learn(study, Path(), lambda _: None, lambda _: None)
+    assert len(jobs) == 2  # a new answer at the end of the first, none for more than an hour afterwards

@@ -11,11 +11,11 @@ from hedgerow.cli.console import OneSentence, say
 from hedgerow.cli.demo import demo
 from hedgerow.cli.experiments import compare, reproduce
 from hedgerow.cli.model import ledger, report, show
+from hedgerow.cli.network import app as network_app
 from hedgerow.cli.plan import plan
 from hedgerow.cli.predict import evaluate, predict
 from hedgerow.cli.schema import schema_app
 from hedgerow.cli.train import train
-from hedgerow.network.commands import app as network_app
 
 app = typer.Typer(
     cls=OneSentence,

@@ -35,7 +35,9 @@ USAGE = 2  # the exit code of a command that was written wrongly; of everything 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
 WIDE = 10_000  # characters
-EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'")
+EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'") | {
+    "nvflare": "'hedgerow[network]'"
+}
 
 
 class OneSentence(TyperGroup):

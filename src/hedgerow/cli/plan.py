@@ -35,6 +35,7 @@ def plan(
     """Will the tree be any good? What the theorems ask for, and what a simulation says. Reads no row."""
     from hedgerow import forecast
     from hedgerow.errors import InvalidParameter
+    from hedgerow.privacy.picture import pyplot
     from hedgerow.schema import Schema
 
     if plot is not None and plot.suffix not in {".png", ".pdf", ".svg"}:
@@ -42,7 +43,7 @@ def plan(
     if plot is not None and not plot.parent.is_dir():
         raise InvalidParameter(f"{plot}: there is no such folder to draw into.")
     if plot is not None:
-        import matplotlib.figure  # noqa: F401 - if it is missing, that is said before the work and not after
+        pyplot()  # if it is missing, that is said before the work and not after
     agreed, signal = Schema.load(schema), forecast.Signal(ceiling, informative)
     with progress("learning trees from made-up rows") as report:
         found = forecast.plan(

@@ -29,6 +29,7 @@ from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateS
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import NoNoise, SeededNoise
+from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
 from hedgerow.tree import LEAF, Tree
 
@@ -184,7 +185,7 @@ LEARN: dict[str, Callable[[Cell, Rows], Tree]] = {
 
 
 def _epsilon(alpha: float) -> Fraction | float:
-    return alpha if alpha == NO_NOISE else Fraction(repr(alpha))
+    return alpha if alpha == NO_NOISE else as_written(alpha)
 
 
 def _noise(alpha: float, seed: int) -> NoNoise | SeededNoise:

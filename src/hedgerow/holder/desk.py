@@ -39,7 +39,7 @@ from hedgerow.repeated import Epsilon
 
 LOG = logging.getLogger(__name__)
 
-ALL_QUERIES: tuple[type[Query], ...] = Query.__args__
+ALL_QUERIES: frozenset[type[Query]] = frozenset(Query.__args__)
 SELECTING = frozenset({CountRows, CountLabels, NominateAndCount})
 QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning asks
     "select": SELECTING,
@@ -200,4 +200,9 @@ class StudyGrant:
         holder = Holder(
             rows, noise, Ledger(self.epsilon, neighbours=self.neighbours, leaks=leaks), self.max_rows
         )
-        return Desk(self.study, holder, journal, frozenset().union(*(QUERIES[m] for m in self.methods)))
+        return Desk(self.study, holder, journal, self.queries)
+
+    @property
+    def queries(self) -> frozenset[type[Query]]:
+        """What may be asked."""
+        return frozenset().union(*(QUERIES[method] for method in self.methods))

@@ -11,7 +11,7 @@ from hedgerow.criteria import Criterion
 from hedgerow.errors import InvalidParameter
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
-from hedgerow.repeated import Epsilon
+from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
 
 PAPER_TARGET_ERROR = 0.1
@@ -115,7 +115,7 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
             )
         return adaptive
     usual = PAPER_SHARES if is_paper else SHARES
-    leaf = usual.leaf if wishes.leaf_fraction is None else Fraction(repr(float(wishes.leaf_fraction)))
+    leaf = usual.leaf if wishes.leaf_fraction is None else as_written(wishes.leaf_fraction)
     return Scheduled(
         criterion=criterion or Criterion.gini,
         epsilon=epsilon,

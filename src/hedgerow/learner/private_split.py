@@ -34,6 +34,10 @@ class Evaluation:
 class PrivateSplit(Protocol):
     """Chooses a split for each node and counts its cells."""
 
+    @property
+    def method(self) -> str:
+        """The name by which a holder grants its queries."""
+
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """How much noisier its choices are than those of one holder who selects: for planning."""
 
@@ -60,6 +64,11 @@ class SelectSplit:
     """
 
     selector: str = "permute_and_flip"
+
+    @property
+    def method(self) -> str:
+        """See `PrivateSplit.method`."""
+        return "select"
 
     def __str__(self) -> str:
         return f"the holder selects splits by {self.selector}"
@@ -94,6 +103,11 @@ class LocalSelection:
     """
 
     selector: str = "permute_and_flip"
+
+    @property
+    def method(self) -> str:
+        """See `PrivateSplit.method`."""
+        return "local"
 
     def __str__(self) -> str:
         return f"every holder nominates splits by {self.selector}, and all count the nominees"
@@ -132,6 +146,11 @@ class NoisyCounts:
     """
 
     kind: Literal["per-split", "per-column"] = "per-column"
+
+    @property
+    def method(self) -> str:
+        """See `PrivateSplit.method`."""
+        return "noisy_counts" if self.kind == "per-split" else "noisy_columns"
 
     def __str__(self) -> str:
         return f"every holder counts, {self.kind}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hedgerow.errors import MissingPackage
 
@@ -23,13 +23,19 @@ Payment = tuple[int, str, float]  # at which depth, for what, how much
 Account = tuple[float, float, Sequence[Payment]]  # granted, spent, and the payments that add up to that
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of some inches, which notebooks show by themselves."""
+def pyplot() -> Any:
+    """matplotlib, if it is there."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
         raise MissingPackage("pictures need the package matplotlib: pip install 'hedgerow[plot]'.") from error
-    return plt.figure(figsize=(width, height), layout="constrained")
+    return plt
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of some inches, which notebooks show by themselves."""
+    figure: Figure = pyplot().figure(figsize=(width, height), layout="constrained")
+    return figure
 
 
 def headline(axes: Axes, text: str, leaks: Sequence[str]) -> None:

@@ -92,7 +92,7 @@ class FlareNetwork:
         self._waves = 0  # each begins with an announcement of what was split
         self._active = list(study.holders)
         # What each holder must have spent, by the coordinator's own reckoning; the holder's ledger decides.
-        self.ledgers = {h: Ledger(study.epsilon, neighbours=study.neighbours) for h in study.holders}
+        self.ledgers = {h: Ledger(study.exact_epsilon, neighbours=study.neighbours) for h in study.holders}
         self.traffic = Traffic(holders=len(study.holders))
 
     @property

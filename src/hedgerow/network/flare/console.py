@@ -43,13 +43,13 @@ class Outcome:
 
 def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
     """Run the study to its end, in as many jobs as that takes."""
-    deadline = time.monotonic() + 60 * study.return_minutes
+    heard = time.monotonic()  # when something new was answered
     fruitless = 0  # jobs that died before they asked anything new
 
     def count(one: dict[str, Any]) -> None:
-        nonlocal fruitless
+        nonlocal fruitless, heard
         if one["stored"] < len(study.holders):
-            fruitless = 0
+            fruitless, heard = 0, time.monotonic()
         show_round(one)
 
     while True:
@@ -63,7 +63,8 @@ def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, 
         if outcome.state == "finished":
             return outcome
         may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in TRY_AGAIN
-        if not may_wait or time.monotonic() > deadline or fruitless >= MOST_FRUITLESS:
+        is_late = time.monotonic() - heard > 60 * study.return_minutes
+        if not may_wait or is_late or fruitless >= MOST_FRUITLESS:
             raise StudyInterrupted(
                 f"{outcome.reason} Nothing answered so far is lost: hedgerow network resume."
             )
@@ -192,3 +193,26 @@ def write_job(study: Study, folder: Path) -> Path:
 
 def _json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def describe_round(one: dict[str, Any]) -> str:
+    """One round in one line."""
+    from_disk = f", {one['stored']} answers from disk" if one["stored"] else ""
+    spent = ", ".join(f"{holder} {epsilon}" for holder, epsilon in one["spent"].items())
+    return (
+        f"wave {one['wave']:2d}  round {one['number']:3d}  {one['query']:12} {one['nodes']:4d} nodes  {one['seconds']:6.3f} s  "
+        f"{one['bytes_sent'] + one['bytes_received']:9,d} bytes{from_disk}  spent: {spent}"
+    )
+
+
+def describe_report(report: dict[str, Any]) -> str:
+    """The end of a study, for people."""
+    rounds = report["rounds"]
+    seconds = sum(one["seconds"] for one in rounds)
+    lines = [report["plan"], f"{report['traffic']}; {seconds:.2f} s in rounds."]
+    lines += [f"{holder} has spent epsilon {spent}." for holder, spent in report["spent"].items()]
+    lines += [
+        f"{holder} was lost: from {since} on the tree was grown without it; its earlier answers are in it."
+        for holder, since in report["holders_lost"].items()
+    ]
+    return "\n".join(lines)

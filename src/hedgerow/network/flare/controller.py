@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from hedgerow.errors import Refused
+from hedgerow.files import write_text
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.flare import ASK, HELLO, SEEDED, WATCH
@@ -77,11 +77,14 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
                     post.stopped,
                     self._gone.__contains__,
                 )
-                post.greet([h for h in self._study.holders if h not in answers.lost])
-                tree, plan = Coordinator(network).learn(self._study.schema, make_plan(*_wishes(self._study)))
+                plan = make_plan(self._study.schema, _wishes(self._study))
+                greeting = self._study.greeting(plan.private_split.method)
+                post.greet([h for h in self._study.holders if h not in answers.lost], greeting)
+                tree, plan = Coordinator(network).learn(self._study.schema, plan)
                 self._outcome = _finished(self._study, network, tree, plan, self._rounds, post.unprotected)
             for name in ("tree", "report"):
-                _write(folder / f"{name}.json", self._outcome[name])
+                text = json.dumps(self._outcome[name], indent=1, allow_nan=False)
+                write_text(folder / f"{name}.json", text)
         except Exception as error:  # noqa: BLE001 - the console is told, whatever it is
             self._outcome = _stopped(error)
         if not abort_signal.triggered:
@@ -112,9 +115,8 @@ class _Post:
     def stopped(self) -> bool:
         return bool(self._abort.triggered)
 
-    def greet(self, holders: Sequence[str]) -> None:
+    def greet(self, holders: Sequence[str], hello: Mapping[str, str]) -> None:
         """Wait until every holder is ready for this study; a holder that has not loaded its rows is not."""
-        hello = {"study": self._study.name, "schema": self._study.schema.hash}
         waiting, refusing = list(holders), list[str]()
         deadline = time.monotonic() + self._study.answer_seconds
         while waiting:
@@ -170,12 +172,9 @@ def study_folder(server: Path, study: str) -> Path:
     return server / STUDIES / study
 
 
-def _wishes(study: Study) -> tuple[Any, Wishes]:
-    epsilon = study.exact_epsilon
-    if isinstance(epsilon, Fraction) and study.neighbours == "replace":
-        epsilon /= 2
-    return study.schema, Wishes(
-        epsilon=epsilon,
+def _wishes(study: Study) -> Wishes:
+    return Wishes(
+        epsilon=study.exact_epsilon / 2 if study.neighbours == "replace" else study.exact_epsilon,
         n_holders=len(study.holders),
         method=study.method,
         selector=study.selector,
@@ -218,10 +217,3 @@ def _stopped(error: Exception) -> dict[str, Any]:
         type(error), "failed"
     )
     return {"state": state, "reason": plain_error(error)}
-
-
-def _write(path: Path, content: Any) -> None:
-    """Write a file as a whole or not at all."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(content, indent=1, allow_nan=False), encoding="utf-8")
-    new.replace(path)

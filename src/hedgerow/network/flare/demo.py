@@ -69,8 +69,6 @@ def _furnish(study: Study, kit: Path, table: Table) -> None:
 
 def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: Any) -> dict[str, Any]:
     """Learn once over a network of our own and say what it took; returns the figures."""
-    from hedgerow.network.commands import describe_report, describe_round
-
     began = time.monotonic()
     with network(schema, tables, **wishes) as (study, folder):
         started = time.monotonic()
@@ -78,9 +76,9 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
             f"{len(tables)} sites and a server, provisioned and started in {started - began:.1f} s ({folder})"
         )
         with _Memory([folder / name for name in (kits.SERVER, *study.holders)]) as memory:
-            outcome = console.learn(study, folder, show, lambda one: show(describe_round(one)))
+            outcome = console.learn(study, folder, show, lambda one: show(console.describe_round(one)))
         learned = time.monotonic()
-        show(describe_report(outcome.report))
+        show(console.describe_report(outcome.report))
         for holder in study.holders:
             processes.stop(folder / holder)
             site = Site(folder / holder / "local" / POLICY_FILE)

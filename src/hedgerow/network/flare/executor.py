@@ -56,9 +56,8 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
 
     def _hello(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:  # noqa: ARG002
         """Ready for this study?"""
-        study = request.get("study")
         try:
-            private = self._opened().greet(study, request.get("schema"))
+            private = self._opened().greet(request)
         except StudyOpen as error:
             if not self._waits:  # asked again every moment
                 say(f"not yet: {error}")
@@ -67,7 +66,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         except Exception as error:  # noqa: BLE001 - whatever it is, it stays on this console
             say(f"this site does not take part: {plain_error(error)}")
             return _reply("refusal", NOT_HERE)
-        say(f"takes part in study {study!r}, as {POLICY_FILE} allows.")
+        say(f"takes part in study {request.get('study')!r}, as {POLICY_FILE} allows.")
         return _reply("ready", "" if private else SEEDED)
 
     def _opened(self) -> Site:

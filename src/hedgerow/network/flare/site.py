@@ -22,11 +22,11 @@ from hedgerow.errors import HedgerowError, InvalidMessage, InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
-from hedgerow.messages import Refusal, Request, from_bytes, to_bytes
+from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_bytes
 from hedgerow.network.flare.say import say
 from hedgerow.network.flare.study import NAME, InvalidStudy, read_toml
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
-from hedgerow.repeated import Epsilon
+from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
 from hedgerow.tables import read_codes
 
@@ -189,21 +189,45 @@ class Site:
                 study.close()
             self._open.clear()
 
-    def greet(self, study: object, schema_hash: object) -> bool:
+    def greet(self, greeting: Mapping[str, Any]) -> bool:
         """Open a study's desk, and say whether its noise protects anybody.
 
-        Raises `Refused` with the reason, for this site's console, if there is no such desk.
+        Raises `Refused` with the reason, for this site's console, if there is no such desk, or if the study would
+        be refused later, when it has spent something already. The ledger decides in any case.
         """
+        study = greeting.get("study")
         with self._lock:
             self._reread()
             if not isinstance(study, str) or study not in self.policy.grants:
                 raise NoGrant(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
-            if schema_hash != self.policy.schema.hash:
+            terms = self.policy.grants[study].terms
+            if (found := greeting.get("schema")) != terms.schema:
                 raise Refused(
-                    f"study {study!r} means another schema than this site's (hash {str(schema_hash)[:64]!r}, "
-                    f"here {self.policy.schema.hash!r}); agree on one file."
+                    f"study {study!r} means another schema than this site's (hash {str(found)[:64]!r}, "
+                    f"here {terms.schema!r}); agree on one file."
+                )
+            if (found := greeting.get("neighbours")) != terms.neighbours:
+                raise Refused(
+                    f"study {study!r} means neighbours {str(found)[:20]!r}, granted is {terms.neighbours!r}."
+                )
+            method = greeting.get("method")
+            if method not in QUERIES or not QUERIES[method] <= terms.queries:
+                raise Refused(
+                    f"study {study!r} asks by the method {str(method)[:20]!r}, which is not granted."
+                )
+            epsilon, left = parse_epsilon(greeting.get("epsilon")), self._left_for(study)
+            if epsilon > min(terms.epsilon, left):
+                raise Refused(
+                    f"study {study!r} means to spend epsilon {_words(epsilon)}; it is granted "
+                    f"{_words(terms.epsilon)}, and other studies have left it {_words(left)}."
                 )
             return self._desk(study).holder.ledger.private
+
+    def _left_for(self, study: str) -> Epsilon:
+        """What all other studies have left of the lifetime's epsilon."""
+        return self.policy.lifetime - sum(
+            spent for other, spent in self._store.spent().items() if other != study
+        )
 
     def handle(self, data: bytes) -> bytes:
         """One request at a time; never raises for what a stranger sent."""
@@ -306,7 +330,7 @@ def refusal(study: str, identifier: str, reason: str) -> bytes:
 def _epsilon(name: str, value: Any) -> Epsilon:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise InvalidPolicy(f"{name} = {value!r}; it must be a positive number.")
-    return Fraction(repr(float(value))) if math.isfinite(value) else math.inf
+    return as_written(value) if math.isfinite(value) else math.inf
 
 
 def _words(epsilon: Epsilon) -> str:

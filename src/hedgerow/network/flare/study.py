@@ -8,22 +8,24 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from hedgerow.criteria import Criterion
+from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
 from hedgerow.privacy.selectors import SELECTORS
-from hedgerow.repeated import Epsilon
+from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 LOST = ("wait", "abort", "continue")
-RESERVED = ("server", "all", "client", "admin", "localhost")
+# Names that FLARE or the folder of the kits has given away already.
+RESERVED = ("server", "console", "authority", "all", "client", "admin", "localhost")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local"),
@@ -60,11 +62,10 @@ class Study:
     max_depth: int | None = None
     target_error: float | None = None
     min_gain: float | None = None
-    max_rows: int = 2**31 - 1
+    max_rows: int = MAX_ROWS
     when_a_holder_is_lost: str = "wait"
     answer_seconds: float = 600.0  # without an answer for so long, a holder counts as lost
     return_minutes: float = 60.0  # how long a lost holder is waited for, if the study waits
-    folder: Path = field(default=Path(), compare=False)  # where study.toml is; not part of the agreement
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -82,40 +83,42 @@ class Study:
         for name, allowed in CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidStudy(f"{name} = {value!r}; choose one of {', '.join(allowed)}.")
-        for name, low, high in (
-            ("epsilon", 0, math.inf),
-            ("answer_seconds", 0, 86_400),
-            ("return_minutes", 0, 100_000),
-        ):
-            _check_number(name, getattr(self, name), low, high)
-        for name, most in (
-            ("port", 65_535),
-            ("admin_port", 65_535),
-            ("max_splits", 2**19),
-            ("max_rows", 2**31 - 1),
-        ):
-            _check_number(name, getattr(self, name), 0, most, whole=True)
-        if self.max_depth is not None:
-            _check_number("max_depth", self.max_depth, 0, 64, whole=True)
-        for name in ("leaf_fraction", "target_error", "min_gain"):
+        _check_number("epsilon", self.epsilon, lambda v: 0 < v < math.inf, "positive: there is always noise")
+        for name, most in (("answer_seconds", 86_400), ("return_minutes", 100_000)):
+            _check_number(name, getattr(self, name), _up_to(most), f"above 0, at most {most}")
+        whole = {"port": 65_535, "admin_port": 65_535, "max_splits": 2**19, "max_rows": MAX_ROWS}
+        for name, most in (whole | ({} if self.max_depth is None else {"max_depth": 64})).items():
+            _check_number(name, getattr(self, name), _up_to(most), f"from 1 to {most}", (int,))
+        for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
-                _check_number(name, value, -1e-300, 1)
+                _check_number(name, value, lambda v: 0 <= v <= 1, "from 0 to 1")
+        if self.leaf_fraction is not None:
+            _check_number("leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1")
 
     @property
-    def exact_epsilon(self) -> Epsilon:
+    def exact_epsilon(self) -> Fraction:
         """What each holder is asked to grant: the decimal number as it was written, exactly."""
-        return Fraction(repr(float(self.epsilon))) if math.isfinite(self.epsilon) else math.inf
+        return as_written(self.epsilon)
+
+    def greeting(self, method: str) -> dict[str, str]:
+        """What a holder is asked before anything else: whether it takes part on these terms."""
+        return {
+            "study": self.name,
+            "schema": self.schema.hash,
+            "epsilon": str(self.exact_epsilon),
+            "neighbours": self.neighbours,
+            "method": method,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a job's configuration."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
-        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
-        return plain | {"schema": self.schema.to_dict(), "holders": list(self.holders), "epsilon": epsilon}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return plain | {"schema": self.schema.to_dict(), "holders": list(self.holders)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], folder: Path = Path()) -> Study:
         """The inverse of `to_dict`; `schema` may be a file's name, relative to `folder`."""
-        known = {f.name: f for f in fields(cls) if f.name != "folder"}
+        known = {f.name: f for f in fields(cls)}
         if unknown := sorted(plain.keys() - known.keys()):
             raise InvalidStudy(f"a study has no {', '.join(unknown)}; it has {', '.join(known)}.")
         values = dict(plain)
@@ -125,8 +128,6 @@ class Study:
         for name in ("name", "server"):
             if not isinstance(values[name], str):
                 raise InvalidStudy(f"{name} must be text.")
-        if values["epsilon"] == "inf":
-            values["epsilon"] = math.inf
         if not isinstance(values["holders"], list) or not all(isinstance(h, str) for h in values["holders"]):
             raise InvalidStudy("holders must be a list of names.")
         values["holders"] = tuple(values["holders"])
@@ -137,7 +138,7 @@ class Study:
             values["schema"] = Schema.load(path)
         else:
             values["schema"] = Schema.from_dict(values["schema"])
-        return cls(**values, folder=folder)
+        return cls(**values)
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -155,10 +156,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InvalidStudy(f"{path} cannot be read as TOML: {error}.") from error
 
 
-def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
-    kinds = (int,) if whole else (int, float)
-    if not isinstance(value, kinds) or isinstance(value, bool) or not low < value <= high:
-        kind = "a whole number" if whole else "a number"
-        raise InvalidStudy(
-            f"{name} = {value!r}; it must be {kind} above {max(low, 0):g} and at most {high:g}."
-        )
+def _up_to(most: int) -> Callable[[Any], bool]:
+    return lambda value: 0 < value <= most
+
+
+def _check_number(
+    name: str,
+    value: Any,
+    is_valid: Callable[[Any], bool],
+    expected: str,
+    kinds: tuple[type, ...] = (int, float),
+) -> None:
+    if not isinstance(value, kinds) or isinstance(value, bool) or not is_valid(value):
+        kind = "a number" if float in kinds else "a whole number"
+        raise InvalidStudy(f"{name} = {value!r}; it must be {kind} {expected}.")
