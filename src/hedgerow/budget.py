@@ -166,7 +166,6 @@ class Scheduled:
     """
 
     criterion: Criterion
-    epsilon: Fraction
     schedule: str
     depths: int | None
     planner: Adaptive

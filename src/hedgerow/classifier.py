@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, schema_from_data
 from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
 from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
+from hedgerow.holder.desk import QUERIES, Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
-from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.ledger import NEIGHBOURS, Ledger
 from hedgerow.privacy.noise import SECURE_NOISE, Noise, NoNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.record import Record
@@ -37,10 +38,9 @@ from hedgerow.tree import Tree, parse_json
 
 FROM_DATA = "from_data"
 FROM_ROWS = "the schema was read from the rows"
-METHODS = ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local")
+METHODS = ("auto", *QUERIES)
 CRITERIA = ("auto", *(criterion.name for criterion in Criterion))
-BUDGETS = ("auto", "uniform", "decay", "harmonic")
-NEIGHBOURS = ("add-remove", "replace")
+BUDGETS = ("auto", *SCHEDULES)
 
 HOW_TO_WRITE_A_SCHEMA = """no schema: say what is publicly known of the table before it is read, for example
 
@@ -73,7 +73,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     budget : {"auto", "uniform", "decay", "harmonic"}
         How epsilon is spread over the depths of the tree.
     leaf_fraction : float, optional
-        The share of epsilon that labels the leaves; by default planned.
+        The share of epsilon that labels the leaves, for a budget with a schedule; by default planned.
     max_splits : int, default=512
         The most inner nodes.
     max_depth : int, optional
@@ -83,7 +83,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     min_gain : float, optional
         A node is split only if the impurity of its rows falls by more than this, between 0 and 1.
     max_rows : int, optional
-        A public bound on the number of rows of any holder; entropy and root gini need noise in proportion.
+        A public bound on the number of rows of any holder; the noise of entropy and root gini grows with it.
     neighbours : {"add-remove", "replace"}
         Whether privacy hides that a row is there at all, or (at twice the noise) what is in it.
     noise : {"exact", "opendp"}

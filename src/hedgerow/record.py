@@ -14,11 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from hedgerow.errors import InvalidModel
-from hedgerow.privacy.ledger import Entry, Ledger
+from hedgerow.privacy.ledger import NEIGHBOURS, Entry, Ledger
 from hedgerow.repeated import Epsilon
 
 RECORD_VERSION = 1
-NEIGHBOURS = ("add-remove", "replace")
 
 
 @dataclass(frozen=True)

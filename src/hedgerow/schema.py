@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -376,10 +376,9 @@ class Schema:
 
 
 def _is_toml(path: Path) -> bool:
-    kinds: dict[str, Literal["toml", "json"]] = {".toml": "toml", ".json": "json"}
-    if path.suffix not in kinds:
+    if path.suffix not in {".toml", ".json"}:
         raise InvalidSchema(f"{path.name!r}: a schema file ends in .toml or .json.")
-    return kinds[path.suffix] == "toml"
+    return path.suffix == ".toml"
 
 
 def _is_finite(value: Any) -> bool:

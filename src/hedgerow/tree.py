@@ -153,7 +153,7 @@ class Tree:
 
     @property
     def hash(self) -> str:
-        """The same for equal trees, and for no others."""
+        """Of all that its file says of the tree, its noise too."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @classmethod

@@ -33,7 +33,7 @@ from hedgerow.messages import (
     from_bytes,
     to_bytes,
 )
-from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.ledger import NEIGHBOURS, Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
@@ -183,8 +183,8 @@ class StudyGrant:
     def __post_init__(self) -> None:
         if not isinstance(self.epsilon, Fraction) or not 0 < self.epsilon < math.inf:
             raise ValueError(f"epsilon={self.epsilon!r}; a study is granted a positive Fraction.")
-        if self.neighbours not in {"add-remove", "replace"}:
-            raise ValueError(f"neighbours={self.neighbours!r}; choose 'add-remove' or 'replace'.")
+        if self.neighbours not in NEIGHBOURS:
+            raise ValueError(f"neighbours={self.neighbours!r}; choose one of {', '.join(NEIGHBOURS)}.")
         if unknown := set(self.methods) - QUERIES.keys():
             raise ValueError(f"there is no method {min(unknown)!r}; choose from {', '.join(QUERIES)}.")
         if self.max_rows < 1 or not 0 < len(self.study) <= 200:

@@ -118,7 +118,6 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
     leaf = usual.leaf if wishes.leaf_fraction is None else as_written(wishes.leaf_fraction)
     return Scheduled(
         criterion=criterion or Criterion.gini,
-        epsilon=epsilon,
         schedule="decay" if wishes.budget == "auto" else wishes.budget,
         depths=wishes.max_splits if is_paper and wishes.max_depth is None else wishes.max_depth,
         planner=adaptive,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hedgerow.errors import BudgetExceeded, Refused
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 
+NEIGHBOURS = ("add-remove", "replace")
 WHOLE = 0
 NOWHERE = -1
 MOST_BITS = 2**13  # of the sums' denominator: more would only keep the holder busy

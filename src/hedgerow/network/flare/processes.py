@@ -31,7 +31,6 @@ class RunsAlready(HedgerowError):
 class Status:
     """Is the kit's process up, with which number, and which job processes has it started?"""
 
-    kit: Path
     process: int | None
     jobs: tuple[int, ...] = ()
 
@@ -65,11 +64,11 @@ def status(kit: Path) -> Status:
     try:
         number, began = (kit / PID_FILE).read_text(encoding="utf-8").split()
     except (OSError, ValueError):
-        return Status(kit, None)
+        return Status(None)
     pid = int(number)
     if _started(pid) != began:  # gone, and the number may belong to a stranger by now
-        return Status(kit, None, _jobs_of(kit))
-    return Status(kit, pid, _jobs_of(kit))
+        return Status(None, _jobs_of(kit))
+    return Status(pid, _jobs_of(kit))
 
 
 def stop(kit: Path, seconds: float = 10.0) -> bool:

@@ -14,9 +14,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
+from hedgerow.holder.desk import QUERIES
+from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
@@ -28,11 +31,11 @@ LOST = ("wait", "abort", "continue")
 RESERVED = ("server", "console", "authority", "all", "client", "admin", "localhost")
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "method": ("auto", "select", "paper", "noisy_counts", "noisy_columns", "local"),
+    "method": ("auto", *QUERIES),
     "selector": tuple(SELECTORS),
     "criterion": ("auto", *(criterion.name for criterion in Criterion)),
-    "budget": ("auto", "uniform", "decay", "harmonic"),
-    "neighbours": ("add-remove", "replace"),
+    "budget": ("auto", *SCHEDULES),
+    "neighbours": NEIGHBOURS,
     "when_a_holder_is_lost": LOST,
 }
 
