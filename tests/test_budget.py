@@ -122,7 +122,6 @@ def test_without_privacy_everything_but_a_pure_node_is_evaluated():
 def test_a_schedule_plans_its_depth_from_the_number_of_rows():
     rule = Scheduled(
         Criterion.gini,
-        EPSILON,
         "uniform",
         None,
         ADAPTIVE,
@@ -156,7 +155,7 @@ def test_a_good_split_raises_the_promise_and_a_useless_one_lowers_it():
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_shares_of_very_many_depths_stay_within_epsilon(name):
     rule = Scheduled(
-        Criterion.gini, EPSILON, name, 3_000, ADAPTIVE, Fraction(15, 100), Fraction(3, 100), Fraction(3, 4)
+        Criterion.gini, name, 3_000, ADAPTIVE, Fraction(15, 100), Fraction(3, 100), Fraction(3, 4)
     )
     depth = np.arange(1, 3_002)
     nodes = Standing(depth, np.ones((3_001, 2)), np.full(3_001, GRAINS), np.ones(3_001))

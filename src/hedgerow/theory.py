@@ -16,11 +16,10 @@ import numpy as np
 
 from hedgerow.budget import GRAINS, LEAST, SCHEDULES
 from hedgerow.criteria import FRACTION_BITS, Criterion, impurity_bound, score_sensitivity
+from hedgerow.encoding import MAX_ROWS
 from hedgerow.learner.planning import SHARES, Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
 from hedgerow.schema import Schema
-
-MAX_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True)
