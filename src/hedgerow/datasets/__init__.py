@@ -10,7 +10,7 @@ from hedgerow.datasets._hospitals import (
     InvalidHospitals,
     synthetic_hospitals,
 )
-from hedgerow.datasets._load import NAMES, Dataset, PandasMissing, UnknownDataset, load, schema
+from hedgerow.datasets._load import NAMES, Dataset, UnknownDataset, load, schema
 
 __all__ = [
     "HOSPITALS_SCHEMA",
@@ -20,7 +20,6 @@ __all__ = [
     "DatasetUnavailable",
     "Hospitals",
     "InvalidHospitals",
-    "PandasMissing",
     "UnknownDataset",
     "load",
     "schema",

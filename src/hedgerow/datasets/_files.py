@@ -11,7 +11,6 @@ import http.client
 import io
 import os
 import sys
-import tempfile
 import urllib.request
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hedgerow.errors import HedgerowError
+from hedgerow.files import replacing
 
 FOLDER_VARIABLE = "HEDGEROW_DATA"
 TIMEOUT_SECONDS = 30
@@ -193,7 +193,10 @@ def _download(dataset: str, file: File) -> bytes:
         except (OSError, http.client.HTTPException) as error:
             reasons.append(f"{url}: {error}")
         else:
-            write_atomically(cache() / dataset / f"{file.name}.gz", gzip.compress(content, 6, mtime=0))
+            kept = cache() / dataset / f"{file.name}.gz"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(kept) as packed:
+                packed.write(gzip.compress(content, 6, mtime=0))
             return content
     if damaged is not None:
         raise damaged
@@ -225,16 +228,3 @@ def _unpack(packed: bytes, members: tuple[str, ...]) -> bytes:
                 raise KeyError("a zip was not expected here")
             return _unpack(archive.read(members[0]), members[1:])
     return gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Whole or not at all: a run that is interrupted leaves no file that looks complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(unfinished).replace(path)
-    except BaseException:
-        Path(unfinished).unlink(missing_ok=True)
-        raise

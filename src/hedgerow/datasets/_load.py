@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hedgerow.datasets import _avazu, _files
 from hedgerow.datasets._schemas import SCHEMAS
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, MissingPackage
 from hedgerow.schema import Schema
 
 NAMES = tuple(SCHEMAS)
@@ -25,10 +25,6 @@ SPLIT_SEED = 0
 
 class UnknownDataset(HedgerowError, ValueError):
     """There is no data set, or no label set, of that name."""
-
-
-class PandasMissing(HedgerowError, ImportError):
-    """The optional library that reads the files is not installed."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,9 @@ def _pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise PandasMissing("reading data sets needs pandas; install hedgerow[experiments].") from error
+        raise MissingPackage(
+            "reading data sets needs the package pandas: pip install 'hedgerow[experiments]'."
+        ) from error
     return pd
 
 

@@ -76,13 +76,18 @@ class Result:
     splits: float
 
 
-def score(model: PrivateTreeClassifier, test: tuple[Codes, NDArray[Any]]) -> tuple[float, float, int]:
-    """Accuracy, ROC-AUC (one against the rest for more than two classes), number of splits."""
-    codes, labels = test
-    probabilities = model.tree_.probabilities[model.tree_.apply(codes)]
+def scores(probabilities: NDArray[np.float64], labels: NDArray[Any]) -> tuple[float, float]:
+    """Accuracy, and ROC-AUC (one against the rest for more than two classes)."""
     accuracy = float((probabilities.argmax(axis=1) == labels).mean())
-    scores = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
-    return accuracy, float(roc_auc_score(labels, scores, multi_class="ovr")), model.tree_.n_splits
+    ranked = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+    return accuracy, float(roc_auc_score(labels, ranked, multi_class="ovr"))
+
+
+def score(model: PrivateTreeClassifier, test: tuple[Codes, NDArray[Any]]) -> tuple[float, float, int]:
+    """Accuracy, ROC-AUC, number of splits."""
+    codes, labels = test
+    tree = model.tree_
+    return *scores(tree.probabilities[tree.apply(codes)], labels), tree.n_splits
 
 
 def measure(name: str, data: Encoded, holders: int, epsilon: float, seeds: int, jobs: int) -> Result:

@@ -24,13 +24,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
-from sklearn.metrics import roc_auc_score
 
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.experiments import _other_libraries
-from hedgerow.experiments.accuracy import Encoded
+from hedgerow.experiments.accuracy import Encoded, scores
 from hedgerow.experiments.plots import COLOURS, save
 from hedgerow.experiments.runner import progress_bars, whole_lines
 from hedgerow.experiments.statements import page_of, put_between_markers
@@ -162,7 +161,7 @@ def hedgerow(name: str, data: Encoded, runs: int, done: Collection[Key] = ()) ->
         model.fit_codes(*data.train)
         seconds = time.perf_counter() - started
         probabilities = model.tree_.probabilities[model.tree_.apply(data.test[0])]
-        yield Outcome(*key, *_scores(probabilities, data.test[1]), seconds)
+        yield Outcome(*key, *scores(probabilities, data.test[1]), seconds)
 
 
 def without_privacy(name: str, plain: Plain, done: Collection[Key] = ()) -> Iterator[Outcome]:
@@ -187,14 +186,7 @@ def _timed(key: Key, model: Any, train: Any, test: Any, plain: Plain, **fit: Any
     started = time.perf_counter()
     model.fit(train, plain.train_labels, **fit)
     seconds = time.perf_counter() - started
-    scores = _scores(model.predict_proba(test), plain.test_labels)
-    return Outcome(*key, *scores, seconds)
-
-
-def _scores(probabilities: NDArray[np.float64], labels: NDArray[Any]) -> tuple[float, float]:
-    accuracy = float((probabilities.argmax(axis=1) == labels).mean())
-    scores = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
-    return accuracy, float(roc_auc_score(labels, scores, multi_class="ovr"))
+    return Outcome(*key, *scores(model.predict_proba(test), plain.test_labels), seconds)
 
 
 def other_libraries(
