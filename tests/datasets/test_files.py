@@ -16,7 +16,7 @@ import pytest
 
 from hedgerow import datasets
 from hedgerow.datasets import _files, _load
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, MissingPackage
 
 CONTENT = b"39, State-gov\n50, Private\n"
 PAGE = "https://example.org/page"
@@ -217,7 +217,7 @@ def test_files_behind_an_account_are_never_downloaded(
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"install hedgerow\[experiments\]"):
+    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow\[experiments\]'"):
         datasets.load("adult")
 
 
