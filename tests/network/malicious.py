@@ -42,13 +42,16 @@ class MaliciousController(Controller):
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         self.fl_ctx = fl_ctx
-        while self.exchange(HELLO, {"study": self.study, "schema": self.schema}).get("ready") is None:
+        fine = {"epsilon": "1/100", "neighbours": "add-remove", "method": "local"}
+        greeting = {"study": self.study, "schema": self.schema} | fine
+        while self.exchange(HELLO, greeting).get("ready") is None:
             abort_signal.triggered or threading.Event().wait(0.3)
         results = {name: self.attack(data) for name, data in self.attacks().items()}
         results["many at once"] = self.many_at_once()
         results["no bytes"] = self.told(self.exchange(ASK, {"request": {"a": [1, 2]}}))
         results["nothing"] = self.told(self.exchange(ASK, {}))
         results["hello nobody"] = self.told(self.exchange(HELLO, {"study": ["x"], "schema": 5}))
+        results["hello with too much"] = self.told(self.exchange(HELLO, greeting | {"epsilon": "1000"}))
         results["at last an honest question"] = self.attack(
             self.request("honest", CountRows(n(0), [Fraction(1, 100)]))
         )

@@ -128,9 +128,10 @@ def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation:
     assert told["fine"].startswith("answered")
     assert told["fine again"] == told["fine"]
     last = told.pop("at last an honest question")
-    for name in told.keys() - {"fine", "fine again", "hello nobody"}:
+    for name in told.keys() - {"fine", "fine again", "hello nobody", "hello with too much"}:
         assert told[name].startswith("refused"), (name, told[name])
     assert "refusal" in told["hello nobody"]
+    assert "refusal" in told["hello with too much"]
     # 0.2 was granted, 1/1000 spent: nineteen of the twenty questions of 1/100 fit.
     assert sum(reply.startswith("answered") for reply in many) == 19
     assert last.startswith("refused")
