@@ -163,3 +163,17 @@ def test_shares_of_very_many_depths_stay_within_epsilon(name):
     assert budgets.total.sum() + rule.root + rule.leaves(np.array([GRAINS]))[0] <= GRAINS
     assert (budgets.select[:20] > 0).all()
     assert budgets.total[-1] == 0
+
+
+def test_a_leaf_never_gets_more_than_is_left() -> None:
+    left = np.floor(2.0 ** (-np.arange(1, 160) / 8) * GRAINS).astype(np.int64) - 1
+    assert (ADAPTIVE.leaves(left) <= left).all()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_weighing_is_part_of_a_nodes_share(name: str) -> None:
+    half = Fraction(1, 2)
+    rule = Scheduled(Criterion.gini, name, 20, ADAPTIVE, half, Fraction(1, 100), half, half)
+    depths = np.arange(1, 21)
+    budgets = rule.nodes(Standing(depths, np.ones((20, 2)), np.full(20, GRAINS), np.ones(20)))
+    assert budgets.total.sum() + rule.root + rule.leaves(np.array([GRAINS]))[0] <= GRAINS

@@ -30,8 +30,11 @@ from hedgerow import (
     Schema,
     SchemaMismatch,
 )
-from hedgerow.encoding import encode, encode_labels
+from hedgerow.encoding import MAX_ROWS, encode, encode_labels
 from hedgerow.errors import HedgerowError, InvalidType
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Holder
+from hedgerow.network.local import LocalNetwork
 
 SCHEMA = Schema(
     [
@@ -488,3 +491,33 @@ def test_a_damaged_file_is_refused(tmp_path):
     path.write_text(json.dumps(json.loads(text) | {"version": 99}))
     with pytest.raises(InvalidModel, match="version 99"):
         PrivateTreeClassifier.load(path)
+
+
+@pytest.mark.parametrize("max_rows", [None, 5_000])
+def test_noise_is_made_for_max_rows_and_not_for_the_rows(monkeypatch, max_rows):
+    told = []
+    monkeypatch.setattr("hedgerow.classifier.Holder", lambda *a: told.append(a[-1]) or Holder(*a))
+    for n in (10, 400):
+        exact(epsilon=1.0, criterion="entropy", max_rows=max_rows, random_state=0).fit(*patients(n))
+    assert told == [max_rows or MAX_ROWS] * 2
+
+
+def test_more_rows_than_max_rows_are_refused():
+    with pytest.raises(InvalidTable, match="max_rows=99"):
+        exact(epsilon=1.0, max_rows=99).fit(*patients(100))
+
+
+def test_rows_grouped_by_another_schema_are_refused():
+    table, labels = patients()
+    other = Schema([*SCHEMA.columns[:2], Numeric("dose", 0, 2, 8)], label="outcome", classes=["ill", "well"])
+    rows = GroupedRows(encode(table, other), encode_labels(labels, other), other)
+    with pytest.raises(SchemaMismatch, match="fit_grouped needs the schema"):
+        exact().fit_grouped([rows])
+
+
+def test_holders_with_equal_rows_draw_noise_of_their_own(monkeypatch):
+    answers = []
+    ask = LocalNetwork.ask
+    monkeypatch.setattr(LocalNetwork, "ask", lambda *a: answers.append(ask(*a)) or answers[-1])
+    exact(epsilon=1.0, random_state=0).fit_holders([patients(), patients()])
+    assert not np.array_equal(*answers[0])

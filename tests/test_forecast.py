@@ -76,7 +76,7 @@ def test_accuracy_grows_with_epsilon_and_with_rows_up_to_the_exact_line(forecast
 def test_the_cheapest_setting_is_the_first_that_reaches_the_target(forecast):
     reached = [p.epsilon for p in forecast.by_epsilon if p.accuracy >= forecast.target]
     assert forecast.least_epsilon == min(reached)
-    assert forecast.fewest_rows in {p.rows for p in forecast.by_rows if p.accuracy >= forecast.target}
+    assert forecast.fewest_rows == min(p.rows for p in forecast.by_rows if p.accuracy >= forecast.target)
     assert f"epsilon {forecast.least_epsilon:g} with these rows" in forecast.explain()[-1]
 
 
@@ -150,3 +150,22 @@ def test_a_mistake_ends_the_command_in_one_sentence(tmp_path, arguments):
     assert result.exit_code == 1
     assert "Traceback" not in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_the_standard_error_is_that_of_a_mean():
+    two, three = (hedgerow.plan(SCHEMA, rows=40, runs=runs, seed=1).here for runs in (2, 3))
+    runs = [two.accuracy - two.error, two.accuracy + two.error, 3 * three.accuracy - 2 * two.accuracy]
+    assert three.error == pytest.approx(np.std(runs, ddof=1) / math.sqrt(3))
+
+
+def test_every_option_of_the_command_reaches_the_plan(tmp_path):
+    SCHEMA.save(tmp_path / "schema.toml")
+    wanted = {
+        "rows": 40, "epsilon": 3.0, "holders": 2, "method": "noisy_columns", "target": 0.7, "runs": 2, "seed": 4
+    }  # fmt: skip
+    options = [f"--{name}={value}" for name, value in wanted.items()]
+    told = CliRunner().invoke(
+        app, ["plan", str(tmp_path / "schema.toml"), *options, "--ceiling=0.8", "--informative=1", "--json"]
+    )
+    expected = hedgerow.plan(SCHEMA, signal=Signal(0.8, 1), **wanted).to_dict()
+    assert json.loads(told.stdout) == json.loads(json.dumps(expected))

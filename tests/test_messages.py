@@ -187,6 +187,10 @@ def only(plain: dict[str, Any]) -> dict[str, Any]:
 
 PRICE = "an epsilon is"
 INVALID: dict[str, tuple[Any, str]] = {
+    "more prices of cells than nodes": (
+        only(nomination(kind="NominateAndCount", cell_epsilons=listed("1", "2"))),
+        "one entry a node",
+    ),
     "no version": (without(request(), "version"), "version"),
     "an older version": (request(version=0), "version"),
     "a newer version": (request(version=VERSION + 1), "version"),

@@ -171,3 +171,12 @@ def test_training_never_has_the_table_in_memory(tmp_path):
     codes, table = n * COLUMNS, 8 * n * COLUMNS
     assert 2 * codes + pages < 0.7 * table  # or the test could not fail
     assert peak(["train", tmp_path / "many.parquet", *args]) - start < 2 * codes + pages
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_table_given_twice_by_another_name_is_refused(study, absolute):
+    (study / "link.csv").symlink_to("rows.csv")
+    again = study / "rows.csv" if absolute else "link.csv"
+    result = hedgerow("train", "rows.csv", again, "--schema", "schema.toml", "--out", "new.json")
+    assert result.exit_code == 1
+    assert f"{again} is given twice" in result.stderr

@@ -105,6 +105,9 @@ def assert_all_counts_are_right(rows, grouped, leaves, members):
     splits = rows.rng.integers(0, len(rows.schema.splits), len(leaves))
     cells = grouped.cells(np.array(leaves), splits)
     assert cells.tolist() == [rows.cells(members[n], s) for n, s in zip(leaves, splits, strict=True)]
+    every = grouped.all_cells(np.array(leaves))
+    assert every[np.arange(len(leaves)), splits].tolist() == cells.tolist()
+    assert (grouped.columns(np.array(leaves)) == np.stack(found).swapaxes(1, 2)).all()
 
 
 @pytest.fixture(params=[1, 2, 5], ids=lambda n: f"{n} threads")

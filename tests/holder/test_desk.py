@@ -148,6 +148,7 @@ SENSELESS: dict[str, tuple[Query, str]] = {
     "too dear": (rows_at(0, price=Fraction(2)), "above the granted"),
     "too dear together": (rows_at(0, 1, 0, 1, 0), "above the granted"),
     "too dear by far": (rows_at(0, price=HUGE), "above the granted"),
+    "too little at one of two": (CountRows(np.array([0, 0]), [THIRD, TINY]), "so small"),
     "infinitely dear": (rows_at(0, price=math.inf), "above the granted"),
     "a split that there is not": (CountCells(NODE, np.array([5]), [THIRD]), "not in the schema"),
     "a selector that there is not": (Nominate(NODE, [Criterion.gini], "best", [THIRD]), "no selector"),
@@ -417,3 +418,23 @@ def test_two_announcements_before_one_question_both_arrive() -> None:
     assert (first.shape, second.shape) == ((2, 1), (4, 1))
     with pytest.raises(Refused, match="does not exist"):
         network.ask(rows_at(7))
+
+
+def test_a_desk_that_was_interrupted_while_it_followed_a_request_asks_to_be_started_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal = Memory()
+    at = desk(journal=journal)
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupedRows, "split", full)
+        with pytest.raises(MemoryError):
+            ask(at, rows_at(1, 2), "first", growth())
+    for query, name in ((rows_at(1, 2), "first"), (rows_at(1), "second"), (rows_at(0), "third")):
+        assert refused(ask(at, query, name, growth()), "started anew")
+    again = desk(journal=journal)
+    assert isinstance(ask(again, rows_at(1, 2), "first", growth()), Answer)
+    assert again.holder.ledger.spent == THIRD  # charged once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hedgerow import BudgetExceeded, Categorical, HedgerowError, Numeric, PrivateTreeClassifier, Schema
 from hedgerow.classifier import BUDGETS, METHODS
-from hedgerow.criteria import Criterion
+from hedgerow.criteria import Criterion, score_sensitivity
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
@@ -474,3 +474,66 @@ def test_replacing_a_row_is_booked_twice() -> None:
     )
     assert one.tree_ == two.tree_
     assert two.ledger_.spent == 2 * one.ledger_.spent
+
+
+# ---- Many nodes in one query ---------------------------------------------------------------------------------
+
+
+FOUR = np.array([3, 4, 5, 6])
+
+
+def four_nodes() -> Holder:
+    asked = holder(TABLES["full"])
+    asked.grow(growth(0, 1, 1, 2))
+    asked.grow(Grow(np.array([1, 2]), np.array([3, 3]), np.array([[3, 4], [5, 6]])))
+    return asked
+
+
+@pytest.mark.parametrize("memory", [0, 2**20])  # two nodes a batch, or all
+def test_each_node_is_chosen_for_at_its_price_and_with_its_criterions_sensitivity(
+    monkeypatch: pytest.MonkeyPatch, memory: int
+) -> None:
+    """Of max_rows, not of the rows that are there."""
+    told: dict[Fraction, int] = {}
+
+    class Listening:
+        def select(self, scores, sensitivity, epsilons, noise, keys, candidates):
+            told.update(dict.fromkeys(epsilons, sensitivity))
+            return candidates.argmax(axis=1)
+
+    monkeypatch.setattr("hedgerow.holder.counts.MEMORY", memory)
+    monkeypatch.setitem(SELECTORS, "exponential", Listening())
+    prices, criteria = [Fraction(1, n) for n in (3, 5, 7, 9)], list(Criterion)[::-1]
+    four_nodes().answer(Nominate(FOUR, criteria, "exponential", prices))
+    assert told == {p: score_sensitivity(c, 2, 1000) for p, c in zip(prices, criteria, strict=True)}
+
+
+@every_kind
+def test_answers_do_not_depend_on_how_many_histograms_fit_into_memory(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = []
+    for memory in (0, 2**20):
+        monkeypatch.setattr("hedgerow.holder.counts.MEMORY", memory)
+        query = KINDS[kind](FOUR.tolist() * 3, ONE)
+        prices = [Fraction(1, 100)] * 6 + [Fraction(3)] * 6
+        answers.append(four_nodes().answer(replace(query, epsilons=prices)))
+    assert np.array_equal(*answers)
+
+
+def test_root_gini_of_three_classes_is_refused() -> None:
+    schema = Schema(SCHEMA.columns, label="y", classes=["a", "b", "c"])
+    rows = GroupedRows(encode(TABLES["full"][0], schema), np.zeros(200, np.uint8), schema)
+    asked = Holder(rows, Broken(), Ledger(ONE), max_rows=1000)  # type: ignore[arg-type]
+    with pytest.raises(HedgerowError, match="two classes"):
+        asked.answer(Nominate(np.array([0]), [Criterion.root_gini], "exponential", [ONE]))
+    assert asked.ledger.spent == 0
+
+
+def test_a_study_has_no_more_nodes_than_a_holder_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", 5)
+    asked = holder(TABLES["full"])
+    asked.grow(growth(0, 0, 1, 2))
+    asked.grow(growth(1, 1, 3, 4))
+    with pytest.raises(HedgerowError, match="at most 5 nodes"):
+        asked.grow(growth(2, 1, 5, 6))

@@ -318,3 +318,29 @@ def test_a_tree_of_512_splits_takes_few_rounds(large, method, most_rounds, param
     model.fit_codes(codes, labels, dealt)
     assert model.tree_.n_splits == 512
     assert model.traffic_.rounds <= most_rounds
+
+
+@pytest.mark.parametrize("method", ["noisy_counts", "noisy_columns"])
+@pytest.mark.parametrize("seed", range(8))
+def test_without_noise_every_method_grows_the_same_tree(made_up, method, seed):
+    made = made_up(seed, 120, 2)
+    one, other = (
+        PrivateTreeClassifier(schema=made.schema, epsilon=math.inf, method=m)
+        .fit(made.table, made.labels)
+        .tree_
+        for m in ("select", method)
+    )
+    assert one == other
+
+
+def test_nominees_that_agree_get_all_that_was_meant_for_counting():
+    schema = Schema([Numeric("x", 0, 1, 3)], label="y", classes=[0, 1])
+    x = np.linspace(0, 1, 3_000)[:, None]
+    model = PrivateTreeClassifier(
+        schema=schema, epsilon=8.0, method="local", budget="uniform", max_depth=2, random_state=0
+    )
+    model.fit_holders([(x, (x[:, 0] > 0.5).astype(int))] * 3)
+    [choice, cells] = [
+        entry.epsilon for entry in model.ledger_.entries if entry.depth == 1 and entry.what != "class counts"
+    ]
+    assert float(choice / cells) == pytest.approx(3, rel=1e-6)

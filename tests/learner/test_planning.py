@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hedgerow import Numeric, PrivateTreeClassifier, Schema
-from hedgerow.budget import Adaptive, Scheduled, Unlimited
+from hedgerow.budget import GRAINS, Adaptive, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.errors import InvalidParameter, InvalidTable
+from hedgerow.learner.coordinator import _Study
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
 
@@ -120,3 +121,18 @@ def test_holders_that_share_a_row_are_refused():
     for dealt in ([[0, 1], [1, 2]], [[0, 0], [1]], [[0], [50]], [[-1], [0]]):
         with pytest.raises(InvalidTable, match="row number"):
             model.fit_codes(codes, labels, [np.array(rows) for rows in dealt])
+
+
+@pytest.mark.parametrize("leaf", [0.5, 0.97, 0.999])
+def test_root_and_leaves_leave_something(leaf):
+    rule = make_plan(schema(), Wishes(ONE, budget="uniform", leaf_fraction=leaf)).budget
+    assert rule.root + rule.leaves(np.array([GRAINS]))[0] < GRAINS
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(24, False), (26, True)])
+def test_a_node_lighter_than_the_floor_is_not_wanted(rows, wanted):
+    plan = make_plan(schema(1, 1), Wishes(ONE, method="paper", target_error=0.5, max_splits=2))
+    study = _Study(None, schema(1, 1), plan)
+    study._n_rows, study.growth.nodes["cells"][0] = 100.0, [[50, 0], [0, 50]]
+    study._judge(np.array([0]), np.array([rows]))
+    assert study.growth.nodes["wanted"][0] == wanted

@@ -147,6 +147,20 @@ def test_all_studies_together_stay_within_the_lifetime(policy: Path):
     assert isinstance(ask(site, "q1", Fraction(1, 2), study="dengue"), Answer)
 
 
+def test_a_site_that_ran_out_of_memory_goes_on_from_its_journal(policy: Path, monkeypatch):
+    site = Site(policy)
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hedgerow.holder.holder.Holder.release", full)
+        with pytest.raises(MemoryError):
+            ask(site, "q0")
+    assert isinstance(ask(site, "q0"), Answer)
+    assert "spent 0.25." in site.account("malaria")
+
+
 def test_bytes_that_are_no_message_are_refused(policy: Path):
     site = Site(policy)
     for data in (b"", b"\x00", b"\x91" * 1000, to_bytes(Refusal("malaria", "x", "y"))):

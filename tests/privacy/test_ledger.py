@@ -146,3 +146,10 @@ def test_a_sum_of_too_many_digits_is_refused_before_it_is_long(monkeypatch):
         account.charge([WHOLE] * len(prices), "discrete Laplace", "rows", prices)
     assert max(lengths) <= 2 * MOST_BITS
     assert account.entries == []
+
+
+def test_a_part_named_often_does_not_overflow_its_sum() -> None:
+    ledger = Ledger(Fraction(2))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge([WHOLE] * 3, "m", "w", [Fraction(2**62 - 1, 2**62)] * 3)
+    assert (ledger.spent, ledger.entries) == (0, [])

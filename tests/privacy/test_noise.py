@@ -344,3 +344,13 @@ def test_opendp_is_loaded_by_those_who_ask_for_it() -> None:
         "assert 'opendp' in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_opendp_is_never_asked_for_a_smaller_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "hedgerow.privacy.noise._opendp_laplace", lambda s: asked.append(s) or np.ndarray.tolist
+    )
+    scale = next(s for s in (Fraction(n, 7) for n in range(1, 50)) if Fraction(float(s)) < s)
+    OpenDPNoise().laplace(np.zeros((1, 1), np.int64), scale, np.zeros(1, np.uint64))
+    assert Fraction(asked[0]) >= scale

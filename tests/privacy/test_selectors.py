@@ -30,6 +30,7 @@ from hedgerow.privacy.selectors import (
     Selector,
     bounded_ratio,
 )
+from hedgerow.repeated import Repeated
 
 FALSE_ALARM = 1e-7
 Scores = Sequence[int]
@@ -416,3 +417,13 @@ def test_what_makes_no_sense_is_refused(
 def test_an_epsilon_that_is_not_exact_is_refused(selector: Selector, epsilon: Fraction) -> None:
     with pytest.raises(ValueError, match="epsilon must be a positive Fraction"):
         choose(selector, [0, 1], 1, epsilon, SeededNoise(1), 1)
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_nodes_with_epsilons_of_their_own_are_chosen_for_as_if_alone(name: str) -> None:
+    scores, keys = np.random.default_rng(5).integers(-50, 50, (200, 7)), np.arange(200, dtype=np.uint64)
+    epsilons = Repeated([Fraction(3), Fraction(1, 100)], np.arange(200) % 2)
+    together = SELECTORS[name].select(scores, 10, epsilons, SeededNoise(9), keys)
+    for i, epsilon in enumerate(epsilons.items):
+        alone = SELECTORS[name].select(scores[i::2], 10, epsilon, SeededNoise(9), keys[i::2])
+        assert together[i::2].tolist() == alone.tolist()

@@ -174,7 +174,7 @@ def test_the_bounds_hold_the_true_shares_as_often_as_they_say():
             share, (low, high) = counts[:, 0] / np.maximum(rows, 1), share_bounds(tree)
             held += ((low[:, 0] <= share) & (share <= high[:, 0]))[rows > 0].tolist()
     assert len(held) >= 400
-    assert np.mean(held) >= 0.9
+    assert 0.9 <= np.mean(held) < 0.995  # bounds that always hold are too wide
 
 
 def test_bounds_are_exact_without_noise():

@@ -107,6 +107,9 @@ class Desk:
         self._queries = queries
         self._journal: Journal = Memory() if journal is None else journal
         self._unanswered: dict[str, Charged] = {}
+        self._is_behind = (
+            False  # of its journal: it was interrupted between charging a request and following it
+        )
         self._one_at_a_time = threading.Lock()
         for identifier, asked, is_answered in self._journal.past():
             charged = self._again(asked)
@@ -143,6 +146,8 @@ class Desk:
     def _answer(self, request: Request, data: bytes) -> bytes:
         if request.study != self.study:
             raise Refused("this study has not been granted here.")
+        if self._is_behind:
+            raise Refused("the holder was interrupted; ask again when it has been started anew.")
         known = self._journal.find(request.identifier)
         if known is None:
             if type(request.query) not in self._queries:
@@ -151,7 +156,9 @@ class Desk:
                 )
             considered = self.holder.consider(request.growth, request.query)
             self._journal.charged(request.identifier, data, considered.quote.spent)
+            self._is_behind = True
             self._unanswered[request.identifier] = self.holder.charge(considered)
+            self._is_behind = False
         else:
             asked, answer = known
             if asked != data:

@@ -247,7 +247,11 @@ class Site:
                 say(f"refused a request of study {request.study[:80]!r}: it has no grant.")
                 return refusal(request.study, request.identifier, NOT_HERE)
             desk, began = self._desk(request.study), time.perf_counter()
-            answer = desk.handle(data)
+            try:
+                answer = desk.handle(data)
+            except BaseException:  # out of memory, say: a new desk goes on from the journal
+                self._open.pop(request.study)[0].close()
+                raise
             message, name = from_bytes(answer), f"{request.identifier!r} of study {request.study!r}"
             if isinstance(message, Refusal):
                 say(f"refused {name}: {message.reason}")
