@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hedgerow.budget import SCHEDULES
 from hedgerow.classifier import METHODS, PrivateTreeClassifier
-from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
+from hedgerow.criteria import Criterion
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
@@ -32,6 +32,7 @@ from hedgerow.messages import (
     CountRows,
     CountSplits,
     Grow,
+    Nominate,
     NominateAndCount,
     Query,
 )
@@ -150,7 +151,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """The choice of a split as the holder makes it: scores, fixed point, selector."""
+    """The choice of a split by the holder, at the root."""
 
     selector: str
     criterion: Criterion
@@ -163,14 +164,12 @@ class Selection:
     def outcomes(
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
     ) -> list[Outcome]:
-        """See `Mechanism.outcomes`: the same scores again and again, each time with a key of its own."""
-        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
-        [(_, histograms)] = rows.histograms(np.array([ROOT]))
-        scores = np.repeat(to_fixed_point(rows.scores(histograms, self.criterion)), runs, axis=0)
-        sensitivity = score_sensitivity(self.criterion, neighbours.schema.n_classes, neighbours.max_rows)
-        keys = np.arange(runs, dtype=np.uint64)
-        chosen = SELECTORS[self.selector].select(scores, sensitivity, epsilon, SeededNoise(seed), keys)
-        return [(index,) for index in chosen.tolist()]
+        """See `Mechanism.outcomes`."""
+
+        def query(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
+            return Nominate(nodes, [self.criterion] * len(nodes), self.selector, epsilons)
+
+        return _asked(_holder(neighbours, side, epsilon * runs, seed), np.array([ROOT]), query, epsilon, runs)
 
 
 @dataclass(frozen=True)
@@ -188,19 +187,31 @@ class Counting:
     def outcomes(
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
     ) -> list[Outcome]:
-        """See `Mechanism.outcomes`: one holder is asked again and again, and pays for each run."""
-        rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
-        holder = Holder(rows, SeededNoise(seed), Ledger(epsilon * runs), neighbours.max_rows)
+        """See `Mechanism.outcomes`."""
+        holder = _holder(neighbours, side, epsilon * runs, seed)
         if self.at == "children":
             middle = len(neighbours.schema.splits) // 2  # both sides can be divided further
             holder.grow(Grow(np.array([ROOT]), np.array([middle]), np.array([[1, 2]])))
         nodes = np.array([ROOT] if self.at == "root" else [1, 2])
-        released: list[Outcome] = []
-        while len(released) < runs:
-            n = min(RUNS_A_QUERY, runs - len(released))
-            answer = holder.answer(COUNTS[self.what](np.tile(nodes, n), [epsilon] * (n * len(nodes))))
-            released += map(tuple, answer.reshape(n, -1).tolist())
-        return released
+        return _asked(holder, nodes, COUNTS[self.what], epsilon, runs)
+
+
+Ask = Callable[[IntArray, Sequence[Fraction]], Query]
+
+
+def _holder(neighbours: Neighbours, side: int, grant: Fraction, seed: int) -> Holder:
+    rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
+    return Holder(rows, SeededNoise(seed), Ledger(grant), neighbours.max_rows)
+
+
+def _asked(holder: Holder, nodes: IntArray, query: Ask, epsilon: Fraction, runs: int) -> list[Outcome]:
+    """One holder is asked again and again, and pays for each run."""
+    released: list[Outcome] = []
+    while len(released) < runs:
+        n = min(RUNS_A_QUERY, runs - len(released))
+        answer = holder.answer(query(np.tile(nodes, n), [epsilon] * (n * len(nodes))))
+        released += map(tuple, answer.reshape(n, -1).tolist())
+    return released
 
 
 def _count_cells(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
@@ -212,7 +223,7 @@ def _choose_and_count(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
     return NominateAndCount(nodes, [Criterion.gini] * len(nodes), "permute_and_flip", halves, halves)
 
 
-COUNTS: dict[str, Callable[[IntArray, Sequence[Fraction]], Query]] = {
+COUNTS: dict[str, Ask] = {
     "rows": CountRows,
     "class counts": CountLabels,
     "cells": _count_cells,
