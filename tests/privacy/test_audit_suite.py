@@ -26,7 +26,7 @@ from hedgerow.audits import (
     run_suite,
     suite,
 )
-from hedgerow.criteria import Criterion
+from hedgerow.criteria import Criterion, score_sensitivity
 from hedgerow.privacy.audit import AuditResult, Event, suite_confidence
 from hedgerow.privacy.selectors import SELECTORS
 
@@ -140,3 +140,15 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(cli.app, ["audit", "--json"])
     [finding] = json.loads(result.stdout)
     assert (finding["claimed"], finding["lower_bound"], finding["exceeds"]) == (1.0, 0.5, False)
+
+
+@pytest.mark.parametrize("criterion", Criterion)
+def test_half_the_sensitivity_at_the_holder_is_found(
+    criterion: Criterion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exact losses are about twice those above."""
+    monkeypatch.setattr(
+        "hedgerow.holder.holder.score_sensitivity", lambda *facts: score_sensitivity(*facts) // 2
+    )
+    found = Audit(Selection("permute_and_flip", criterion), WORST, ONE).run(20_000, 1 - 1e-6, seed=5)
+    assert found.result.lower_bound > 1.1
