@@ -108,11 +108,13 @@ class Federation:
         path = self.folder / f"{study.name}.toml"
         path.write_text(as_toml(study), encoding="utf-8")
         out = self.folder / f"out-{study.name}"
+        # Whoever runs the tests in the background has Ctrl-C ignored, and so would have this process.
+        hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
         return subprocess.Popen(
             [
                 sys.executable,
                 "-c",
-                "from hedgerow.cli import app; app()",
+                f"{hears}; from hedgerow.cli import app; app()",
                 "network",
                 command,
                 str(path),
