@@ -153,6 +153,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.noise = noise
         self.random_state = random_state
 
+    # ---- Learning ----
+
     def fit(self, X: Any, y: Any) -> Self:
         """Learn a tree from one holder's table and labels."""
         with self._unchanged_if_refused():
@@ -203,17 +205,19 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
         _check_lengths(codes, labels)
-        if holders is not None:
+        if holders is not None and len(holders):
             _check_dealt(holders, codes.n_rows)
         dealt = [None] if holders is None else holders
         return self.fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
 
     def fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
-        """Learn from each holder's rows as exact counts are made of them; afterwards they are grouped by leaf."""
+        """Learn from each holder's rows as exact counts are made of them, for simulations; the rows are used up."""
         with self._unchanged_if_refused():
             self._check_parameters()
             if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in tables):
                 raise SchemaMismatch("fit_grouped needs the schema that the rows were encoded by.")
+            if not tables:
+                raise InvalidTable("there are no holders; give the rows of one at least.")
             self.n_features_in_ = len(self.schema.columns)
             self._forget_names()
             self._settle_schema(None, None)
@@ -416,7 +420,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 rows,
                 self._noise(i),
                 Ledger(self._grant(), neighbours=self.neighbours, leaks=self._leaks()),
-                self._wishes(len(tables)).max_rows,
+                self._most_rows(),
             )
             for i, rows in enumerate(tables)
         ]
@@ -447,8 +451,11 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             max_depth=self.max_depth,
             target_error=self.target_error,
             min_gain=self.min_gain,
-            max_rows=int(self.max_rows or MAX_ROWS),
+            max_rows=self._most_rows(),
         )
+
+    def _most_rows(self) -> int:
+        return int(self.max_rows or MAX_ROWS)
 
     def _noise(self, holder: int) -> Noise:
         """Noise of one holder; seeded holders have seeds of their own."""
@@ -545,8 +552,6 @@ def _check_lengths(codes: Codes, labels: NDArray[Any]) -> None:
 
 def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:
     """Holders have disjoint rows: a row that counts twice would pay twice."""
-    if not len(samples):
-        raise InvalidTable("holders is empty; give the row numbers of one holder at least.")
     dealt = np.concatenate([np.asarray(sample).ravel() for sample in samples])
     if dealt.dtype.kind not in "iu" or (dealt.size and not (dealt.min() >= 0 and dealt.max() < n_rows)):
         raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")

@@ -198,7 +198,7 @@ def test_a_sample_by_row_index_is_counted_alone_and_copies_nothing(threads):
     sample = rows.rng.choice(2_000, 900).astype(np.int32)  # with repetition
     grouped = rows.grouped(sample)
     assert grouped._columns is rows.codes.by_column
-    assert grouped._matrices[0][0] is rows.codes.narrow
+    assert grouped._codes[0] is rows.codes.narrow
     assert_all_counts_are_right(rows, grouped, [0], {0: sample})
     for leaves, members in grow(rows, grouped, n_waves=3, sample=sample):
         assert_all_counts_are_right(rows, grouped, leaves, members)

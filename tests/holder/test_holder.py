@@ -476,7 +476,7 @@ def test_replacing_a_row_is_booked_twice() -> None:
     assert two.ledger_.spent == 2 * one.ledger_.spent
 
 
-# ---- Many nodes in one query ---------------------------------------------------------------------------------
+# ---- Many nodes in one query, and how many there may be --------------------------------------------------------
 
 
 FOUR = np.array([3, 4, 5, 6])

@@ -60,6 +60,7 @@ def test_a_site_answers_what_it_has_granted_and_no_more(policy: Path):
         ({"method": "noisy_counts"}, "'noisy_counts', which is not granted"),
         ({"method": "guessing"}, "'guessing', which is not granted"),
         ({"method": None}, "which is not granted"),
+        ({"method": ["local"]}, "which is not granted"),
         ({"epsilon": "11/10"}, "means to spend epsilon 1.1; it is granted 1"),
         ({"epsilon": "inf"}, "means to spend epsilon inf"),
         ({"epsilon": "1e9"}, "positive fraction"),

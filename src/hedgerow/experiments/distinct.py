@@ -96,12 +96,6 @@ class RepeatedRows(GroupedRows):
     ) -> None:
         super().__init__(distinct.codes, distinct.labels, schema, np.flatnonzero(times))
         self._times, self._memory = times, memory
-        self._codes = distinct.codes.narrow, distinct.codes.wide
-        is_wide = self._column_places[:, 0] == 1
-        self._offsets = schema.bin_start[:-1][~is_wide], schema.bin_start[:-1][is_wide]
-        self._rules = np.concatenate(
-            [self._column_places[schema.split_table[:, 0]], schema.split_table[:, 1:]], axis=1
-        )
         # By place: the split of a node, its parent, the range of its rows, and its histogram.
         self._splits, self._parents = np.full(N_NODES, NONE), np.full(N_NODES, NONE)
         self._spans = np.zeros((N_NODES, 2), dtype=np.int64)
@@ -178,8 +172,8 @@ def _split(
     wide_columns: NDArray[np.uint16],
     narrow: NDArray[np.uint8],
     wide: NDArray[np.uint16],
-    narrow_offsets: IntArray,
-    wide_offsets: IntArray,
+    narrow_offsets: NDArray[np.uint64],
+    wide_offsets: NDArray[np.uint64],
     order: NDArray[Any],
     scratch: NDArray[Any],
     times: IntArray,
@@ -239,8 +233,8 @@ def _split(
 def _count(
     narrow: NDArray[np.uint8],
     wide: NDArray[np.uint16],
-    narrow_offsets: IntArray,
-    wide_offsets: IntArray,
+    narrow_offsets: NDArray[np.uint64],
+    wide_offsets: NDArray[np.uint64],
     order: NDArray[Any],
     times: IntArray,
     bits: np.uint64,
@@ -256,6 +250,6 @@ def _count(
         row, of_class = entry >> bits, out[entry & labels]
         n = np.int32(times[row])
         for f in range(narrow.shape[1]):
-            of_class[np.uint64(narrow_offsets[f]) + np.uint64(narrow[row, f])] += n
+            of_class[narrow_offsets[f] + np.uint64(narrow[row, f])] += n
         for f in range(wide.shape[1]):
-            of_class[np.uint64(wide_offsets[f]) + np.uint64(wide[row, f])] += n
+            of_class[wide_offsets[f] + np.uint64(wide[row, f])] += n

@@ -43,7 +43,13 @@ class GroupedRows:
     ) -> None:
         check_codes(codes, labels, schema)
         self.schema = schema
-        self._columns, self._column_places = codes.by_column, codes.places
+        self._columns = codes.by_column
+        self._codes: tuple[NDArray[Any], NDArray[Any]] = (codes.narrow, codes.wide)
+        # Of a candidate split: is its column wide, which of those is it, and the bins that go left.
+        table = schema.split_table
+        self._rules = np.concatenate([codes.places[table[:, 0]], table[:, 1:]], axis=1)
+        starts, is_wide = schema.bin_start[:-1].astype(np.uint64), codes.places[:, 0] == 1
+        self._offsets = starts[~is_wide], starts[is_wide]  # of the columns' bins in a histogram
         n_rows = codes.n_rows if rows is None else len(rows)
         self._label_bits = (schema.n_classes - 1).bit_length()
         is_small = codes.n_rows << self._label_bits <= 2**32
@@ -62,12 +68,6 @@ class GroupedRows:
         self._owner = np.full(n_stored, NONE)
         self._row = np.array([NONE])  # [place], of the store
         self._next_row = 0
-        offsets = schema.bin_start[:-1].astype(np.uint64)
-        self._matrices = [
-            (matrix, offsets[codes.places[:, 0] == is_wide])
-            for is_wide, matrix in ((0, codes.narrow), (1, codes.wide))
-            if matrix.shape[1]
-        ]
 
     @property
     def n_rows(self) -> int:
@@ -77,8 +77,7 @@ class GroupedRows:
     def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
         """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
         work = _Work(self._ranges[self._places(nodes)])
-        rules = self.schema.split_table[splits]
-        rules = np.concatenate([self._column_places[rules[:, 0]], rules[:, 1:]], axis=1)
+        rules = self._rules[splits]
         n_left = np.zeros((len(work.parts), len(nodes)), dtype=np.int64)
         run_all(
             lambda part: _partition(
@@ -223,11 +222,12 @@ class GroupedRows:
         def count(part: tuple[int, int, int, int]) -> None:
             first, last, begin, _ = part
             _clear(self._store, targets[first + (begin > work.ranges[first, 0]) : last + 1])
-            for matrix, offsets in self._matrices:
-                _count(
-                    matrix, self._order, self._label_bits, work.ranges, *part, offsets, self._store, targets,
-                    spare[work.parts.index(part)],
-                )  # fmt: skip
+            for matrix, offsets in zip(self._codes, self._offsets, strict=True):
+                if matrix.shape[1]:
+                    _count(
+                        matrix, self._order, self._label_bits, work.ranges, *part, offsets, self._store, targets,
+                        spare[work.parts.index(part)],
+                    )  # fmt: skip
 
         run_all(count, work.parts)
         for (first, _, _, _), extra in zip(work.parts[1:], spare[1:], strict=True):

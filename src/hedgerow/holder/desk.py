@@ -107,9 +107,7 @@ class Desk:
         self._queries = queries
         self._journal: Journal = Memory() if journal is None else journal
         self._unanswered: dict[str, Charged] = {}
-        self._is_behind = (
-            False  # of its journal: it was interrupted between charging a request and following it
-        )
+        self._is_behind = False  # its journal: interrupted between charging a request and following it
         self._one_at_a_time = threading.Lock()
         for identifier, asked, is_answered in self._journal.past():
             charged = self._again(asked)

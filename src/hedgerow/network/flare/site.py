@@ -210,11 +210,9 @@ class Site:
                 raise Refused(
                     f"study {study!r} means neighbours {str(found)[:20]!r}, granted is {terms.neighbours!r}."
                 )
-            method = greeting.get("method")
+            method = str(greeting.get("method"))
             if method not in QUERIES or not QUERIES[method] <= terms.queries:
-                raise Refused(
-                    f"study {study!r} asks by the method {str(method)[:20]!r}, which is not granted."
-                )
+                raise Refused(f"study {study!r} asks by the method {method[:20]!r}, which is not granted.")
             epsilon, left = parse_epsilon(greeting.get("epsilon")), self._left_for(study)
             if epsilon > min(terms.epsilon, left):
                 raise Refused(
