@@ -11,7 +11,7 @@ import pytest
 from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
 from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.store import StudyOpen
-from hedgerow.messages import Answer, CountRows, CountSplits, Refusal, Request, from_bytes, to_bytes
+from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare.say import plain_error
 from hedgerow.network.flare.site import NOT_HERE, NoGrant, Site
 
@@ -39,8 +39,15 @@ def greeting(**others: object) -> dict[str, object]:
     return {"study": "malaria"} | terms | others
 
 
-def ask(site: Site, name: str, epsilon: Fraction = Fraction(1, 4), study: str = "malaria", kind=CountRows):
-    return from_bytes(site.handle(to_bytes(Request(study, name, None, kind(np.array([0]), [epsilon])))))
+def ask(
+    site: Site,
+    name: str,
+    epsilon: Fraction = Fraction(1, 4),
+    study: str = "malaria",
+    kind=CountRows,
+    growth=None,
+):
+    return from_bytes(site.handle(to_bytes(Request(study, name, growth, kind(np.array([0]), [epsilon])))))
 
 
 def test_a_site_answers_what_it_has_granted_and_no_more(policy: Path):
@@ -149,16 +156,16 @@ def test_all_studies_together_stay_within_the_lifetime(policy: Path):
 
 
 def test_a_site_that_ran_out_of_memory_goes_on_from_its_journal(policy: Path, monkeypatch):
-    site = Site(policy)
+    site, growth = Site(policy), Grow(np.array([0]), np.array([0]), np.array([[1, 2]]))
 
     def full(*_: object) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("hedgerow.holder.holder.Holder.release", full)
+        patched.setattr("hedgerow.holder.counts.GroupedRows.split", full)
         with pytest.raises(MemoryError):
-            ask(site, "q0")
-    assert isinstance(ask(site, "q0"), Answer)
+            ask(site, "q0", growth=growth)
+    assert isinstance(ask(site, "q0", growth=growth), Answer)
     assert "spent 0.25." in site.account("malaria")
 
 
