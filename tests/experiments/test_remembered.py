@@ -19,7 +19,7 @@ DISTINCT = Distinct.of(CODES, LABELS)
 
 
 def all_histograms(rows, splits):
-    """Of the root, of both children by splits[0], of the children of the left one by splits[1]."""
+    """Of the root, of both children by splits[0], of the left one's by splits[1], of the right one's by splits[2]."""
     found = [rows.columns(np.array([0]))]
     for node, split in enumerate(splits):
         rows.split(np.array([node]), np.array([split]), np.array([[2 * node + 1, 2 * node + 2]]))
@@ -31,7 +31,7 @@ def all_histograms(rows, splits):
 def test_remembered_histograms_are_the_counted_ones(most_bytes, monkeypatch):
     monkeypatch.setattr(distinct, "WORTH_REMEMBERING", 1)
     memory = Histograms(most_bytes)
-    for splits in ([1, 5], [5, 1], [1, 5], [1, 6], [2, 5]):
+    for splits in ([1, 5, 5], [5, 1, 1], [1, 5, 5], [1, 6, 5], [2, 5, 6]):
         counted = all_histograms(GroupedRows(CODES, LABELS, SCHEMA), splits)
         assert (
             all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), splits) == counted
@@ -42,10 +42,10 @@ def test_what_a_tree_has_met_is_not_counted_again_in_whichever_order_it_is_reach
     monkeypatch.setattr(distinct, "WORTH_REMEMBERING", 1)
     memory, counted, count = Histograms(), [], distinct._count
     monkeypatch.setattr(distinct, "_count", lambda *args: (counted.append(args[-1]), count(*args)))
-    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5])
-    assert len(counted) == 3  # the root, and the smaller of two siblings twice
+    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5, 5])
+    assert len(counted) == 4  # the root, and the smaller of two siblings three times
     counted.clear()
-    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5])
+    all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5, 5])
     assert not counted
     again = RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory)
     again.split(np.array([0]), np.array([5]), np.array([[1, 2]]))
