@@ -333,6 +333,15 @@ def test_feature_names_are_those_of_the_frame():
     assert not hasattr(exact().fit(table.to_numpy(), labels), "feature_names_in_")
 
 
+@pytest.mark.parametrize("table", [np.array([36.125]), np.array(36.125), [36.125], [{"age": 36.125}], 36.125])
+def test_a_table_of_the_wrong_shape_is_refused_without_quoting_it(table):
+    model = exact().fit(*patients())
+    for learn in (lambda: exact().fit(table, ["ill"]), lambda: model.predict(table)):
+        with pytest.raises(InvalidTable) as refused:
+            learn()
+        assert "36" not in str(refused.value)
+
+
 def test_a_table_that_does_not_fit_is_refused():
     table, labels = patients()
     model = exact().fit(table, labels)
@@ -348,7 +357,7 @@ def test_a_table_that_does_not_fit_is_refused():
         model.predict(table[["age", "town"]])
     with pytest.raises(ValueError, match="2 features"):
         exact().fit(table.to_numpy(), labels).predict(table.to_numpy()[:, :2])
-    with pytest.raises(ValueError, match="2-dimensional"):
+    with pytest.raises(ValueError, match="two dimensions, .* this has 1"):
         model.predict(table["age"])
     with pytest.raises(ValueError, match="y to be passed"):
         exact().fit(table, None)

@@ -258,6 +258,21 @@ def test_large_integers_are_never_taken_for_their_neighbours(table, expected):
     assert bins(table, schema_of(Categorical("x", [LARGE, LARGE - 1, -1]))) == expected
 
 
+ODD = st.sampled_from(["1", "2", 1, 2, 1.0, 2.5, True, None, float("nan"), "nan", LARGE, LARGE - 1, "red", b"red"])
+
+
+@given(st.lists(ODD, max_size=6), ODD)
+def test_a_row_of_a_list_is_read_the_same_whatever_else_is_in_the_list(values, other):
+    for categories in (["1", "2", "nan", "red"], [1, 2, LARGE, LARGE - 1]):
+        schema = schema_of(Categorical("x", categories, missing=True))
+        alone = [bins([[value]], schema)[0] for value in [*values, other]]
+        assert bins([[value] for value in [*values, other]], schema) == alone
+        labels = Schema([Categorical("x", ["a"])], label="y", classes=categories)
+        known = [value for value in [*values, other] if value in categories and not isinstance(value, float)]
+        one_by_one = [int(encode_labels([value], labels)[0]) for value in known]
+        assert encode_labels(known, labels).tolist() == one_by_one
+
+
 def test_values_that_no_category_can_equal_are_other():
     table = np.empty((4, 1), dtype=object)
     table[:, 0] = [["red"], (["red"],), np.arange(3), "red"]

@@ -14,12 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
-from hedgerow.encoding import MAX_ROWS, Codes, encode, encode_labels, is_frame, schema_from_data
+from hedgerow.encoding import MAX_ROWS, Codes, as_matrix, encode, encode_labels, is_frame, schema_from_data
 from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
 from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows
@@ -481,6 +482,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """The table with scikit-learn's usual checks; nothing is copied or converted."""
         named = is_frame(X)
         if not named:
+            if not issparse(X):  # which check_array refuses
+                X = as_matrix(X)
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
             if X.dtype.kind == "c":
                 raise InvalidTable("Complex data not supported: a column holds numbers or categories.")

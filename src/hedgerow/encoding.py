@@ -1,14 +1,16 @@
 """From tables to codes: every value becomes the number of its bin, once, in compiled code.
 
-A holder encodes its rows when it loads them; prediction encodes rows in the same way. Imports `schema` only.
+A holder encodes its rows when it loads them; prediction encodes rows in the same way.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Number
 from typing import Any
 
 import narwhals as nw
@@ -173,7 +175,10 @@ def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
     """Bounds, categories and classes as they stand in the rows. They give rows away: for public data only."""
     values = _one_dimension(labels, "the label")
     values = values.to_numpy() if isinstance(values, nw.Series) else values
-    if values.dtype.kind == "c" or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+    if values.dtype.kind == "O" and all(isinstance(v, Number) for v in values.tolist()):
+        values = np.array(values.tolist())
+    is_infinite = values.dtype.kind == "f" and np.isinf(values).any()
+    if values.dtype.kind == "c" or is_infinite or _is_missing(values).any():
         raise InvalidTable("Input y contains NaN or infinity: every row needs a class.")
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
@@ -313,9 +318,7 @@ class _Table:
 
 
 def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
-    array = _array(table, "a table")
-    if array.ndim != 2:
-        raise InvalidTable(f"a table has two dimensions, this has {array.ndim}; reshape it to [row, column].")
+    array = as_matrix(table)
     if array.shape[1] != len(schema.columns):
         raise InvalidTable(
             f"the table has {array.shape[1]} columns, the schema {len(schema.columns)}: "
@@ -324,9 +327,24 @@ def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
     return array
 
 
+def as_matrix(table: Any) -> NDArray[Any]:
+    """A table without names as an array [row, column]."""
+    array = _array(table, "a table")
+    if array.ndim == 1 and array.dtype.kind == "O" and any(isinstance(v, Sequence) for v in array.tolist()):
+        raise InvalidTable("a table has rows of different lengths.")
+    if array.ndim != 2:
+        raise InvalidTable(f"Reshape your data: a table has two dimensions, [row, column], this has {array.ndim}.")
+    return array
+
+
 def _array(values: Any, what: str) -> NDArray[Any]:
+    """An array; values that have no type together, such as those of a list, keep each their own.
+
+    NumPy would find one type for all of them, and a single row more could change how every other row is read.
+    """
+    has_type = hasattr(values, "__array__") or hasattr(values, "__array_interface__")
     try:
-        return np.asarray(values)
+        return np.asarray(values) if has_type else np.array(values, dtype=object)
     except ValueError as error:
         raise InvalidTable(f"{what} has rows of different lengths.") from error
 

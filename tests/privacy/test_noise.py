@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -150,6 +151,18 @@ def test_a_scale_is_never_rounded_down_and_its_products_fit(scale: Fraction) -> 
     assert 0 < s <= 2**50
     if scale >= Fraction(1, 2**20):
         assert Fraction(t, s) < scale * (1 + Fraction(1, 2**30))
+
+
+@pytest.mark.parametrize("noise", [SecureNoise(), OpenDPNoise(), SeededNoise(5)])
+@pytest.mark.parametrize("layout", [np.asfortranarray, lambda counts: counts[::-1], lambda counts: counts.T])
+def test_counts_get_noise_whatever_their_layout_in_memory(
+    noise: Noise, layout: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+) -> None:
+    counts = layout(np.zeros((20, 20), np.int64))
+    noisy = noise.laplace(counts, Fraction(10**9), np.arange(20, dtype=np.uint64))
+    assert not counts.any()
+    assert (noisy != 0).mean() > 0.9  # each is 0 with probability 5e-10
+    assert noisy.shape == counts.shape
 
 
 @pytest.mark.parametrize("noise", [SecureNoise(), OpenDPNoise(), SeededNoise(5)])

@@ -299,6 +299,13 @@ def test_a_seeded_choice_does_not_depend_on_order_or_batches(selector: Selector)
     assert together.tolist() == backwards.tolist() == by_column.tolist() == alone
 
 
+@pytest.mark.parametrize("selector", SELECTORS.values())
+def test_secure_choices_are_random_whatever_the_layout_of_the_scores(selector: Selector) -> None:
+    scores = np.asfortranarray(np.tile(np.arange(10), (40, 1)))
+    chosen = selector.select(scores, 1, Fraction(1, 10**6), SecureNoise(), np.zeros(40, np.uint64))
+    assert len(set(chosen.tolist())) > 1  # all 40 equal: one chance in 10**39
+
+
 @pytest.mark.parametrize(("scores", "sensitivity", "epsilon"), CASES)
 @pytest.mark.parametrize("noise", [SeededNoise(21), SecureNoise()])
 @pytest.mark.parametrize("name", SELECTORS)

@@ -102,7 +102,7 @@ class SecureNoise:
         """Discrete Laplace noise by Canonne, Kamath, Steinke (2020), exact for scales rounded up to a ratio."""
         scales = _checked(values, scale, keys)
         ratios = scales.map(ratio_at_least)
-        noisy = np.array(values)  # contiguous
+        noisy = np.array(values, order="C")  # or reshaping would copy, and the noise go into the copy
         for tape, nodes in self.tapes(keys):
             tape.fill(
                 add_laplace,
@@ -128,7 +128,7 @@ class OpenDPNoise(SecureNoise):
     ) -> NDArray[np.int64]:
         """One call for all nodes that share a scale."""
         scales = _checked(values, scale, keys)
-        noisy = np.array(values)
+        noisy = np.array(values, order="C")
         for i in np.unique(scales.which).tolist():
             mine = scales.which == i
             if noisy[mine].size:
