@@ -30,15 +30,20 @@ class Quiet(Entities):
     scales: list = field(default_factory=list)
 
     def laplace(self, scale, n):
-        return self.noise(np.repeat(scale[:, None], n, axis=1))
+        self.scales.append(np.repeat(scale[:, None], n, axis=1))
+        return np.zeros((len(scale), n))
 
-    def noise(self, scale):
-        self.scales.append(scale)
-        return np.zeros(scale.shape)
+    def publish(self, counts, scale):
+        self.scales.append((counts[0].shape, scale))
+        return np.sum(counts, axis=0).astype(np.float64)
 
 
 def quiet(tables):
-    return Quiet(tables, len(tables), np.random.default_rng(0))
+    return Quiet(tables, np.random.default_rng(0))
+
+
+def all_rows(entities):
+    return np.array([float(sum(entities.n_rows))])
 
 
 def entities(data, holders):
@@ -50,7 +55,7 @@ def entities(data, holders):
 def test_single_machine_adds_20_lg_m_over_alpha_m_to_every_gain(tiny_data):
     machine = entities(tiny_data, 1)
     m, alpha = len(tiny_data.train[1]), 0.25
-    [split], [gain] = single_machine(machine, NODE, np.array([alpha]))
+    [split], [gain] = single_machine(machine, NODE, np.array([alpha]), all_rows(machine))
     [scales] = machine.scales
     assert scales.shape == (1, len(tiny_data.schema.splits))
     np.testing.assert_allclose(scales, 20 * math.log2(m) / (alpha * m))
@@ -62,40 +67,69 @@ def test_single_machine_adds_20_lg_m_over_alpha_m_to_every_gain(tiny_data):
     assert gain == pytest.approx(gains.max() / m)
 
 
-def test_noisy_counts_adds_3_h_over_alpha_to_every_cell(tiny_data):
-    table = entities(tiny_data, 1)
-    noisy_counts(table, NODE, np.array([0.25]))
-    [scales] = table.scales
+def test_noisy_counts_adds_3_h_over_alpha_to_counts_of_labels_sides_and_both(tiny_data):
+    four = entities(tiny_data, 4)
+    [split], [gain] = noisy_counts(four, NODE, np.array([0.25]), all_rows(four))
     n_splits = len(tiny_data.schema.splits)
-    assert scales.shape == (1, n_splits, 2, 2)
-    np.testing.assert_allclose(scales, 3 * n_splits / 0.25)
+    assert [shape for shape, _ in four.scales] == [(1, 2), (1, n_splits, 2), (1, n_splits, 2, 2)]
+    for _, scale in four.scales:
+        np.testing.assert_allclose(scale, 3 * n_splits / 0.25)
+    alone = entities(tiny_data, 1)
+    [best], [most] = single_machine(alone, NODE, np.array([0.25]), all_rows(alone))
+    assert (split, gain) == (best, pytest.approx(most))
 
 
 def test_local_rnm_spends_half_on_names_and_half_on_counts(tiny_data):
     four = entities(tiny_data, 4)
-    local_rnm(four, NODE, np.array([0.25]))
-    *names, counts = four.scales
+    local_rnm(four, NODE, np.array([0.25]), all_rows(four))
+    names, counts = four.scales[:4], four.scales[4:]
     m = len(tiny_data.train[1]) // 4
     for scale in names:
         np.testing.assert_allclose(scale, 20 * math.log2(m) / (0.125 * m))
-    named = {int(single_machine(quiet([rows]), NODE, np.array([0.25]))[0][0]) for rows in four.tables}
-    np.testing.assert_allclose(counts, 3 * len(named) / 0.125)
+    named = {
+        int(single_machine(quiet([rows]), NODE, np.array([0.25]), np.array([1.0]))[0][0])
+        for rows in four.tables
+    }
+    assert [shape for shape, _ in counts] == [(1, 2), (1, 4, 2), (1, 4, 2, 2)]
+    for _, scale in counts:
+        np.testing.assert_allclose(scale, 3 * len(named) / 0.125)
 
 
 def test_an_entitys_noise_is_laplace_of_its_nodes_scale():
-    noise = Entities([], 1, np.random.default_rng(0)).laplace(np.array([3.0, 0.5]), 200_000)
+    noise = Entities([], np.random.default_rng(0)).laplace(np.array([3.0, 0.5]), 200_000)
     for scale, drawn in zip((3.0, 0.5), noise, strict=True):
         # |Laplace| is exponential: mean b and standard deviation b; six standard deviations of the means.
         assert abs(np.abs(drawn).mean() - scale) < 6 * scale / math.sqrt(200_000)
         assert abs(drawn.mean()) < 6 * scale * math.sqrt(2 / 200_000)
 
 
-def test_summed_noise_is_that_of_k_laplace_variables():
-    noise = Entities([], 4, np.random.default_rng(0)).noise(np.full(400_000, 3.0))
-    assert abs(noise.mean()) < 6 * math.sqrt(4 * 2 * 9 / 400_000)
-    # Variance 2 b^2 and fourth central moment 24 b^4 each; six standard deviations of the sample variance.
-    variance, fourth = 4 * 2 * 9, 4 * 24 * 81 + 3 * 4 * 3 * (2 * 9) ** 2
-    assert abs(noise.var() - variance) < 6 * math.sqrt((fourth - variance**2) / 400_000)
+def test_each_entity_publishes_a_noisy_count_between_0_and_its_number_of_rows():
+    n, scale = 200_000, 3.0
+    counts = [np.full((1, n), 4), np.full((1, n), 1)]
+
+    class Two(Entities):
+        n_rows = (10, 2)
+
+    drawn = Two([], np.random.default_rng(0)).publish(counts, np.array([scale]))
+    noise = np.random.default_rng(1).laplace(scale=scale, size=(2, n))
+    expected = np.clip(4 + noise[0], 0, 10) + np.clip(1 + noise[1], 0, 2)
+    # Both are samples of one distribution: the largest distance of their distribution functions passes
+    # sqrt(ln(2 / p) / n) with probability p at most; p is 1e-6.
+    points = np.concatenate([drawn[0], expected])
+    ours, theirs = (np.searchsorted(np.sort(sample), points, "right") / n for sample in (drawn[0], expected))
+    assert np.abs(ours - theirs).max() < math.sqrt(math.log(2e6) / n)
+    assert drawn.min() == 0.0
+    assert drawn.max() == 12.0
+
+
+def test_without_noise_the_counts_are_exact():
+    counts = [np.arange(6).reshape(2, 3), np.ones((2, 3), dtype=np.int64)]
+
+    class Two(Entities):
+        n_rows = (5, 1)
+
+    drawn = Two([], np.random.default_rng(0)).publish(counts, np.zeros(2))
+    assert drawn.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 
 
 def test_weights_labels_and_budgets_are_the_papers():
@@ -113,19 +147,28 @@ def test_a_child_is_weighed_with_half_of_its_share(tiny_data):
     root, weights, children, labels = machine.scales
     n = len(tiny_data.train[1])
     np.testing.assert_allclose(root, 20 * math.log2(n) / (2.0 * n))  # the root's share, all of it
-    np.testing.assert_allclose(weights, 2 / (n * 1.0))
+    assert weights[0] == (2,)  # rows of both children; in rows the printed 2 / (|S| alpha) is 2 / alpha
+    np.testing.assert_allclose(weights[1], 2 / 1.0)
     m = machine.tables[0].label_counts(np.array([1, 2])).sum(axis=1)
     np.testing.assert_allclose(children[:, 0], 20 * np.log2(m) / (0.5 * m))
     np.testing.assert_allclose(labels, 2 / 4.0)
 
 
-@pytest.mark.parametrize(("noisy", "counted"), [(1e6, 1.0), (0.3, 0.3)])
-def test_a_noisy_gain_counts_as_at_most_1(tiny_data, noisy, counted):
-    study = as_printed._Study(
-        entities(tiny_data, 1), lambda *_: (np.array([0]), np.array([noisy])), Paper(8.0)
-    )
-    study.evaluate(NODE)
-    assert study.growth.nodes["gain"].tolist() == [counted]
+class Loud(Entities):
+    """Entities whose noise is enormous, on a single gain."""
+
+    def laplace(self, scale, n):
+        noise = np.zeros((len(scale), n))
+        noise[:, 3] = 1e6
+        return noise
+
+
+def test_a_noisy_gain_counts_as_at_most_the_entropy_of_the_node(tiny_data):
+    [table] = entities(tiny_data, 1).tables
+    splits, gains = single_machine(Loud([table], np.random.default_rng(0)), NODE, np.array([1.0]), np.ones(1))
+    counts = table.label_counts(NODE)
+    assert splits.tolist() == [3]
+    np.testing.assert_allclose(gains, weighted_impurities(counts, Criterion.entropy) / counts.sum())
 
 
 def cell(version, algorithm, run=0):
@@ -170,7 +213,7 @@ def test_every_step_of_a_baseline_is_as_good_as_scikit_learns(make, algorithm):
     data = Distinct.of(*make())
     rows = np.repeat(np.arange(len(data.labels)), data.times)
     codes, labels = data.codes.take(rows), data.labels[rows]
-    alone = Entities([GroupedRows(codes, labels, data.schema)], 4, np.random.default_rng(0))
+    alone = Entities([GroupedRows(codes, labels, data.schema)], np.random.default_rng(0))
     tree = learn(alone, as_printed.PRIVATE_SPLITS[algorithm], Paper(math.inf, target_error=0.0, min_gain=0.0))
     counts = np.zeros((tree.n_nodes, 2))
     np.add.at(counts, (tree.apply(codes), labels), 1)

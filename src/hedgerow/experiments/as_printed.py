@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ IntArray = NDArray[np.int64]
 
 ROOT = 0
 ENTROPY = int(Criterion.entropy)
+AT_ONCE = 8  # noise makes deep nodes look better than all that is known, so looking far ahead is in vain
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -84,10 +85,9 @@ def label_scale(alpha: float) -> float:
 
 @dataclass(frozen=True)
 class Entities:
-    """The paper's k entities. Where only sums over entities count, their rows are kept as one table."""
+    """The paper's k entities."""
 
     tables: Sequence[GroupedRows]
-    k: int
     rng: np.random.Generator
 
     @property
@@ -95,59 +95,74 @@ class Entities:
         """What is public about the rows."""
         return self.tables[0].schema
 
+    @cached_property
+    def n_rows(self) -> list[int]:
+        """How many rows each entity has."""
+        return [int(rows.label_counts(np.array([ROOT])).sum()) for rows in self.tables]
+
     def laplace(self, scale: FloatArray, n: int) -> FloatArray:
         """One entity's noise: n Laplace variables of each scale."""
         noise: FloatArray = scale[:, None] * self.rng.laplace(size=(len(scale), n))
         return noise
 
-    def noise(self, scale: FloatArray) -> FloatArray:
-        """What k entities' Laplace noise of this scale adds up to: the difference of two Gamma(k) variables."""
-        up, down = (self.rng.standard_gamma(self.k, scale.shape) for _ in range(2))
-        total: FloatArray = scale * (up - down)
-        return total
+    def label_counts(self, nodes: IntArray) -> list[IntArray]:
+        """Each entity's exact class counts [node, class]."""
+        return [rows.label_counts(nodes) for rows in self.tables]
 
-    def class_counts(self, nodes: IntArray) -> FloatArray:
-        """Exact class counts [node, class] over all entities."""
-        counts: FloatArray = np.sum([rows.label_counts(nodes) for rows in self.tables], axis=0).astype(
-            np.float64
-        )
-        return counts
+    def publish(self, counts: Sequence[IntArray], scale: FloatArray) -> FloatArray:
+        """The sum of the entities' noisy counts [node, ...], each between 0 and the entity's number of rows."""
+        total = np.zeros(counts[0].shape)
+        for exact, n_rows in zip(counts, self.n_rows, strict=True):
+            flat = exact.reshape(len(exact), -1)
+            _add_noisy(flat, scale, float(n_rows), self.rng.random(flat.shape), total.reshape(flat.shape))
+        return total
 
 
 Chosen = tuple[IntArray, FloatArray]  # a split and its noisy gain, for each node
-PrivateSplit = Callable[[Entities, IntArray, FloatArray], Chosen]
+PrivateSplit = Callable[
+    [Entities, IntArray, FloatArray, FloatArray], Chosen
+]  # of nodes of about so many rows
 
 
-def single_machine(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
+def single_machine(entities: Entities, nodes: IntArray, alpha: FloatArray, _: FloatArray) -> Chosen:
     """Report-noisy-max on the gains, and the winner's noisy gain with it."""
     [rows] = entities.tables
     return _report_noisy_max(entities, rows, nodes, alpha)
 
 
-def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
-    """Noisy cells of every split; the gains follow from them.
-
-    The paper counts cells, rows and columns of each split's table, with a third of the budget each. Here only
-    the cells are used, at the scale printed: rows and columns are sums of them.
-    """
-    [rows] = entities.tables
-    cells = rows.all_cells(nodes)
-    scale = counts_scale(cells.shape[1], alpha)
-    return _best(_gains(cells + entities.noise(_spread(scale, cells))))
+def noisy_counts(entities: Entities, nodes: IntArray, alpha: FloatArray, n_rows: FloatArray) -> Chosen:
+    """Noisy counts of every split; the gains follow from them."""
+    cells = [rows.all_cells(nodes) for rows in entities.tables]
+    scale = counts_scale(cells[0].shape[1], alpha)
+    return _best(_published_gains(entities, nodes, cells, scale, n_rows))
 
 
-def local_rnm(entities: Entities, nodes: IntArray, alpha: FloatArray) -> Chosen:
+def local_rnm(entities: Entities, nodes: IntArray, alpha: FloatArray, n_rows: FloatArray) -> Chosen:
     """Each entity names its best split (half of alpha); NoisyCounts decides among those named (the other half)."""
     named = [_report_noisy_max(entities, rows, nodes, alpha / 2)[0] for rows in entities.tables]
     ballots = np.sort(np.stack(named, axis=1), axis=1)
     is_new = np.diff(ballots, axis=1, prepend=-1) > 0
     at = np.repeat(nodes, ballots.shape[1])
-    exact = np.sum([rows.cells(at, ballots.ravel()) for rows in entities.tables], axis=0)
-    cells = exact.reshape(*ballots.shape, 2, -1)
+    cells = [
+        rows.cells(at, ballots.ravel()).reshape(*ballots.shape, 2, rows.schema.n_classes)
+        for rows in entities.tables
+    ]
     scale = counts_scale(is_new.sum(axis=1), alpha / 2)
-    gains = _gains(cells + entities.noise(_spread(scale, cells)))
+    gains = _published_gains(entities, nodes, cells, scale, n_rows)
     place, gain = _best(np.where(is_new, gains, -np.inf))
     return ballots[np.arange(len(nodes)), place], gain
+
+
+def _published_gains(
+    entities: Entities, nodes: IntArray, cells: Sequence[IntArray], scale: FloatArray, n_rows: FloatArray
+) -> FloatArray:
+    """J [node, split] from three noisy counts: of labels, of a split's sides, and of labels on its sides."""
+    labels = entities.publish(entities.label_counts(nodes), scale)
+    sides = entities.publish([_add_classes(mine) for mine in cells], scale)
+    impurities = weighted_impurities(labels, Criterion.entropy) / np.maximum(labels.sum(axis=1), TINY)
+    remaining: FloatArray = _conditional(entities.publish(cells, scale), sides) / n_rows[:, None]
+    gains: FloatArray = impurities[:, None] - remaining
+    return gains
 
 
 PRIVATE_SPLITS: dict[str, PrivateSplit] = {
@@ -160,7 +175,7 @@ PRIVATE_SPLITS: dict[str, PrivateSplit] = {
 def learn(entities: Entities, private_split: PrivateSplit, paper: Paper) -> Tree:
     """Algorithm 1; each leaf has one row of the class that it is labelled with."""
     study = _Study(entities, private_split, paper)
-    top_down(study.growth, study.evaluate, study.open_children, paper.max_splits)
+    top_down(study.growth, study.evaluate, study.open_children, paper.max_splits, AT_ONCE)
     study.label()
     return assemble(study.growth, entities.schema)
 
@@ -172,7 +187,7 @@ class _Study:
         self._entities = entities
         self._private_split = private_split
         self._paper = paper
-        self._n_rows = int(entities.class_counts(np.array([ROOT])).sum())
+        self._n_rows = sum(entities.n_rows)
         self.growth = Growth(entities.schema.n_classes, budget=0)
 
     def evaluate(self, nodes: IntArray) -> None:
@@ -189,8 +204,9 @@ class _Study:
         alpha = self._alpha(nodes[heavy])
         if not is_root:
             alpha /= 2  # the other half has paid for the weight
-        splits, gains = self._private_split(self._entities, nodes[heavy], alpha)
-        gains = np.minimum(gains, 1.0)  # the theorem's proof needs an estimated gain to be "bounded by 1"
+        splits, gains = self._private_split(
+            self._entities, nodes[heavy], alpha, weights[heavy] * self._n_rows
+        )
         known["split"][nodes[heavy]] = splits
         known["gain"][nodes[heavy]] = weights[heavy] * gains
         known["wanted"][nodes[heavy]] = gains > paper.min_gain + ROUNDING
@@ -200,10 +216,9 @@ class _Study:
 
     def _weigh(self, nodes: IntArray) -> FloatArray:
         """Noisy shares of all rows."""
-        exact = self._entities.class_counts(nodes).sum(axis=1)
-        noise = self._entities.noise(weight_scale(self._n_rows, self._alpha(nodes)))
-        weights: FloatArray = exact / self._n_rows + noise
-        return weights
+        rows = [counts.sum(axis=1) for counts in self._entities.label_counts(nodes)]
+        scale = self._n_rows * weight_scale(self._n_rows, self._alpha(nodes))
+        return self._entities.publish(rows, scale) / self._n_rows
 
     def open_children(self, nodes: IntArray) -> IntArray:
         """Split nodes at every entity."""
@@ -215,9 +230,10 @@ class _Study:
     def label(self) -> None:
         """Line 16: the class with the largest noisy count."""
         leaves = self.growth.leaves()
-        exact = self._entities.class_counts(leaves)
-        noisy = exact + self._entities.noise(np.full(exact.shape, label_scale(self._paper.for_leaves)))
-        self.growth.nodes["counts"][leaves] = np.eye(exact.shape[1])[noisy.argmax(axis=1)]
+        scale = np.full(len(leaves), label_scale(self._paper.for_leaves))
+        exact = self._entities.label_counts(leaves)
+        noisy = sum(counts + self._entities.laplace(scale, counts.shape[1]) for counts in exact)
+        self.growth.nodes["counts"][leaves] = np.eye(exact[0].shape[1])[np.argmax(noisy, axis=1)]
 
 
 def _report_noisy_max(entities: Entities, rows: GroupedRows, nodes: IntArray, alpha: FloatArray) -> Chosen:
@@ -226,37 +242,64 @@ def _report_noisy_max(entities: Entities, rows: GroupedRows, nodes: IntArray, al
     gains = np.empty((len(nodes), len(rows.schema.splits)))
     for here, histograms in rows.histograms(nodes):
         gains[here] = rows.scores(histograms, Criterion.entropy)
-    gains += weighted_impurities(counts, Criterion.entropy)[:, None]
-    gains /= np.maximum(m, 1)[:, None]
-    gains += entities.laplace(selection_scale(m, alpha), gains.shape[1])
-    return _best(gains)
+    impurities = weighted_impurities(counts, Criterion.entropy)
+    gains = (gains + impurities[:, None]) / np.maximum(m, 1)[:, None]
+    splits, noisy = _best(gains + entities.laplace(selection_scale(m, alpha), gains.shape[1]))
+    return splits, np.minimum(noisy, impurities / np.maximum(m, 1))
 
 
 @compiled
-def _gains(cells: FloatArray) -> FloatArray:
-    """J [node, split] of noisy cells [node, split, side, class]; what noise made negative counts as zero."""
-    n_nodes, n_splits, _, n_classes = cells.shape
-    gains = np.empty((n_nodes, n_splits))
-    left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
-    rows, work = np.empty(n_splits), np.empty(n_splits)
+def _add_noisy(
+    counts: IntArray, scale: FloatArray, most: float, uniform: FloatArray, total: FloatArray
+) -> None:
+    """Add counts [node, place] with Laplace noise, put between 0 and `most`, to `total`.
+
+    Noise is the inverse of its distribution function at a uniform number. In its tails every count ends up at 0 or at
+    `most`, whatever it was; deep in a tree nearly all of the noise is tails.
+    """
+    n_nodes, n_places = counts.shape
+    for node in range(n_nodes):
+        tail = 0.5 * np.exp(-most / scale[node])
+        for i in range(n_places):
+            u = uniform[node, i]
+            noisy = most if u > 0.5 else 0.0
+            if tail <= u <= 1.0 - tail:
+                noise = -np.log(2.0 - 2.0 * u) if u > 0.5 else np.log(2.0 * u)
+                noisy = min(max(counts[node, i] + scale[node] * noise, 0.0), most)
+            total[node, i] += noisy
+
+
+@compiled
+def _add_classes(cells: IntArray) -> IntArray:
+    """Counts [node, split, side] of cells [node, split, side, class]."""
+    n_nodes, n_splits, n_sides, n_classes = cells.shape
+    sides = np.zeros((n_nodes, n_splits, n_sides), np.int64)
     for node in range(n_nodes):
         for s in range(n_splits):
-            for a in range(n_classes):
-                left[a, s] = max(cells[node, s, 0, a], 0.0)
-                right[a, s] = max(cells[node, s, 1, a], 0.0)
-        impurity = np.zeros((3, n_splits))
-        add_impurities(left, ENTROPY, rows, work, impurity[0])
-        add_impurities(right, ENTROPY, rows, work, impurity[1])
-        add_impurities(left + right, ENTROPY, rows, work, impurity[2])
-        gains[node] = (impurity[2] - impurity[0] - impurity[1]) / np.maximum(rows, TINY)
-    return gains
+            for side in range(n_sides):
+                for a in range(n_classes):
+                    sides[node, s, side] += cells[node, s, side, a]
+    return sides
+
+
+@compiled
+def _conditional(cells: FloatArray, sides: FloatArray) -> FloatArray:
+    """Rows on either side times the entropy there [node, split], from cells [node, split, side, class]."""
+    n_nodes, n_splits, _, n_classes = cells.shape
+    remaining = np.zeros((n_nodes, n_splits))
+    of_side, rows, work = np.empty((n_classes, n_splits)), np.empty(n_splits), np.empty(n_splits)
+    for node in range(n_nodes):
+        for side in range(2):
+            for s in range(n_splits):
+                for a in range(n_classes):
+                    of_side[a, s] = cells[node, s, side, a]
+            impurity = np.zeros(n_splits)
+            add_impurities(of_side, ENTROPY, rows, work, impurity)
+            for s in range(n_splits):
+                remaining[node, s] += sides[node, s, side] * impurity[s] / max(rows[s], TINY)
+    return remaining
 
 
 def _best(gains: FloatArray) -> Chosen:
     best = gains.argmax(axis=1)
     return best, gains[np.arange(len(gains)), best]
-
-
-def _spread(scale: FloatArray, cells: NDArray[np.integer]) -> FloatArray:
-    """A node's scale for each of its cells."""
-    return np.broadcast_to(scale.reshape(-1, *[1] * (cells.ndim - 1)), cells.shape)

@@ -115,11 +115,13 @@ def top_down(
     evaluate: Callable[[IntArray], None],
     open_children: Callable[[IntArray], IntArray],
     max_splits: int,
+    at_once: int | None = None,
 ) -> None:
     """Grow the tree, best first, until no leaf is wanted or `max_splits` are made.
 
     `evaluate` gives nodes a split and a gain, and says whether they are `wanted` in the queue;
-    `open_children` makes the children of nodes that have been evaluated.
+    `open_children` makes the children of nodes that have been evaluated. A wave opens at most `at_once` nodes: where
+    rounds cost little, fewer nodes are evaluated in vain.
     """
     evaluate(np.array([ROOT]))
     while True:
@@ -127,7 +129,7 @@ def top_down(
         chosen = _best_first(
             known["gain"], known["wanted"], known["depth"], known["parent"], known["child"], max_splits
         )
-        wave = chosen[known["child"][chosen] == NONE]
+        wave = chosen[known["child"][chosen] == NONE][:at_once]
         if not len(wave):
             known["is_split"][chosen] = True
             return
