@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -225,7 +226,7 @@ def test_codes_dealt_out_to_nobody_are_refused():
     with pytest.raises(InvalidTable, match="no holders"):
         exact().fit_codes(encode(table, SCHEMA), encode_labels(labels, SCHEMA), [])
     with pytest.raises(InvalidTable, match="no holders"):
-        exact().fit_grouped([])
+        exact()._fit_grouped([])
 
 
 def test_without_a_schema_the_error_shows_how_to_write_one():
@@ -342,6 +343,13 @@ def test_a_table_of_the_wrong_shape_is_refused_without_quoting_it(table):
         assert "36" not in str(refused.value)
 
 
+def test_a_fraction_is_granted_as_it_is():
+    table, labels = patients()
+    seventh = Fraction(5, 7)  # its nearest float is above it
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=seventh).fit(table, labels)
+    assert model.ledger_.grant == seventh
+
+
 def test_a_table_that_does_not_fit_is_refused():
     table, labels = patients()
     model = exact().fit(table, labels)
@@ -357,7 +365,7 @@ def test_a_table_that_does_not_fit_is_refused():
         model.predict(table[["age", "town"]])
     with pytest.raises(ValueError, match="2 features"):
         exact().fit(table.to_numpy(), labels).predict(table.to_numpy()[:, :2])
-    with pytest.raises(ValueError, match="two dimensions, .* this has 1"):
+    with pytest.raises(ValueError, match=r"two dimensions, .* this has 1"):
         model.predict(table["age"])
     with pytest.raises(ValueError, match="y to be passed"):
         exact().fit(table, None)
@@ -390,8 +398,8 @@ def test_rows_grouped_by_another_schema_are_refused():
     table, labels = patients()
     other = Schema([*SCHEMA.columns[:2], Numeric("dose", 0, 2, 8)], label="outcome", classes=["ill", "well"])
     rows = GroupedRows(encode(table, other), encode_labels(labels, other), other)
-    with pytest.raises(SchemaMismatch, match="fit_grouped needs the schema"):
-        exact().fit_grouped([rows])
+    with pytest.raises(SchemaMismatch, match="the tree needs the schema"):
+        exact()._fit_grouped([rows])
 
 
 def test_holders_with_equal_rows_draw_noise_of_their_own(monkeypatch):

@@ -258,7 +258,9 @@ def test_large_integers_are_never_taken_for_their_neighbours(table, expected):
     assert bins(table, schema_of(Categorical("x", [LARGE, LARGE - 1, -1]))) == expected
 
 
-ODD = st.sampled_from(["1", "2", 1, 2, 1.0, 2.5, True, None, float("nan"), "nan", LARGE, LARGE - 1, "red", b"red"])
+ODD = st.sampled_from(
+    ["1", "2", 1, 2, 1.0, 2.5, True, None, float("nan"), "nan", LARGE, LARGE - 1, "red", b"red"]
+)
 
 
 @given(st.lists(ODD, max_size=6), ODD)

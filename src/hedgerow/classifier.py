@@ -23,7 +23,7 @@ from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, as_matrix, encode, encode_labels, is_frame, schema_from_data
 from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
 from hedgerow.files import write_text
-from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.counts import GroupedRows, check_rows
 from hedgerow.holder.desk import QUERIES, Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator, Plan
@@ -206,17 +206,19 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if not isinstance(self.schema, Schema):
             raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
         _check_lengths(codes, labels)
-        if holders is not None and len(holders):
-            _check_dealt(holders, codes.n_rows)
-        dealt = [None] if holders is None else holders
-        return self.fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
+        if holders is None:
+            return self._fit_grouped([GroupedRows(codes, labels, self.schema)])
+        dealt = [np.asarray(rows) for rows in holders]
+        if dealt:
+            check_rows(np.concatenate(dealt), codes.n_rows)
+        return self._fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
 
-    def fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
-        """Learn from each holder's rows as exact counts are made of them, for simulations; the rows are used up."""
+    def _fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
+        """Learn from each holder's rows as exact counts are made of them; that no row is there twice is up to the caller."""
         with self._unchanged_if_refused():
             self._check_parameters()
             if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in tables):
-                raise SchemaMismatch("fit_grouped needs the schema that the rows were encoded by.")
+                raise SchemaMismatch("the tree needs the schema that the rows were encoded by.")
             if not tables:
                 raise InvalidTable("there are no holders; give the rows of one at least.")
             self.n_features_in_ = len(self.schema.columns)
@@ -551,12 +553,3 @@ def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: typ
 def _check_lengths(codes: Codes, labels: NDArray[Any]) -> None:
     if codes.n_rows != len(labels):
         raise InvalidTable(f"the table has {codes.n_rows} rows, but there are {len(labels)} labels.")
-
-
-def _check_dealt(samples: Sequence[NDArray[np.integer[Any]]], n_rows: int) -> None:
-    """Holders have disjoint rows: a row that counts twice would pay twice."""
-    dealt = np.concatenate([np.asarray(sample).ravel() for sample in samples])
-    if dealt.dtype.kind not in "iu" or (dealt.size and not (dealt.min() >= 0 and dealt.max() < n_rows)):
-        raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")
-    if dealt.size and np.bincount(dealt, minlength=1).max() > 1:
-        raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")

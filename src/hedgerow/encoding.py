@@ -333,7 +333,9 @@ def as_matrix(table: Any) -> NDArray[Any]:
     if array.ndim == 1 and array.dtype.kind == "O" and any(isinstance(v, Sequence) for v in array.tolist()):
         raise InvalidTable("a table has rows of different lengths.")
     if array.ndim != 2:
-        raise InvalidTable(f"Reshape your data: a table has two dimensions, [row, column], this has {array.ndim}.")
+        raise InvalidTable(
+            f"Reshape your data: a table has two dimensions, [row, column], this has {array.ndim}."
+        )
     return array
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Rational
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,9 +17,9 @@ IntArray = NDArray[np.int64]
 Epsilon = Fraction | float  # a float only for infinity
 
 
-def as_written(number: float) -> Fraction:
+def as_written(number: float | Rational) -> Fraction:
     """The decimal that stands in a program or a file, exactly: 0.1 is 1/10 and not the float nearest to it."""
-    return Fraction(repr(float(number)))
+    return Fraction(number) if isinstance(number, Rational) else Fraction(repr(float(number)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,3 +180,10 @@ def test_a_table_given_twice_by_another_name_is_refused(study, absolute):
     result = hedgerow("train", "rows.csv", again, "--schema", "schema.toml", "--out", "new.json")
     assert result.exit_code == 1
     assert f"{again} is given twice" in result.stderr
+
+
+def test_a_table_given_twice_by_a_hard_link_is_refused(study):
+    (study / "again.csv").hardlink_to(study / "rows.csv")
+    result = hedgerow("train", "rows.csv", "again.csv", "--schema", "schema.toml", "--out", "new.json")
+    assert result.exit_code == 1
+    assert "again.csv is given twice" in result.stderr

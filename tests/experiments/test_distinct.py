@@ -82,6 +82,6 @@ def test_a_tree_learned_from_repeated_rows_is_the_one_of_all_rows(table):
         return PrivateTreeClassifier(schema=schema, epsilon=4.0, random_state=0)
 
     repeated = [RepeatedRows(distinct, distinct.times(rows), schema) for rows in halves]
-    tree = model().fit_grouped(repeated).tree_
+    tree = model()._fit_grouped(repeated).tree_
     assert tree == model().fit_codes(codes, labels, halves).tree_
     assert tree.n_splits > 2

@@ -195,7 +195,7 @@ def test_the_children_of_a_node_add_up_to_it():
 
 def test_a_sample_by_row_index_is_counted_alone_and_copies_nothing(threads):
     rows = Rows(12)
-    sample = rows.rng.choice(2_000, 900).astype(np.int32)  # with repetition
+    sample = rows.rng.choice(2_000, 900, replace=False).astype(np.int32)
     grouped = rows.grouped(sample)
     assert grouped._columns is rows.codes.by_column
     assert grouped._codes[0] is rows.codes.narrow
@@ -296,6 +296,13 @@ def test_rows_encoded_by_another_schema_are_refused_before_they_are_counted(row)
     rows.labels = np.full(1_000, -1)
     with pytest.raises(InvalidTable, match="number none of its classes"):
         rows.grouped()
+
+
+@pytest.mark.parametrize("sample", [[0, 3, 3], [-1, 2], [10], [0.0, 1.0], [[0, 1]]])
+def test_a_sample_names_rows_that_are_there_once(sample):
+    rows = Rows(19, 10)
+    with pytest.raises(InvalidTable, match="row number"):
+        rows.grouped(np.array(sample))
 
 
 def test_codes_of_another_shape_are_refused():

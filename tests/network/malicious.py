@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.private.admin_defs import Message as AdminMessage
 from nvflare.private.defs import CellChannel, SysCommandTopic, TrainingTopic
@@ -27,6 +28,8 @@ from hedgerow.messages import (
     to_bytes,
 )
 from hedgerow.network.flare import ASK, HELLO
+
+ABOUT = ("process_info", "config_vars", "list_pools", "show_pool", "msg_stats", "conns", "stop_cell")
 
 
 class MaliciousController(Controller):
@@ -56,6 +59,8 @@ class MaliciousController(Controller):
             self.request("honest", CountRows(n(0), [Fraction(1, 100)]))
         )
         results |= {name: self.command(*words) for name, words in self.commands().items()}
+        job = f"{self.holder}.{fl_ctx.get_job_id()}"
+        results["about processes"] = [self.about(topic, at) for topic in ABOUT for at in (self.holder, job)]
         Path(self.out).write_text(json.dumps(results))
 
     def commands(self) -> dict[str, tuple[str, Any]]:
@@ -80,6 +85,15 @@ class MaliciousController(Controller):
             )
         )
         return str(getattr(reply.payload, "body", reply.payload))
+
+    def about(self, topic: str, target: str) -> str:
+        """What FLARE's agent tells about a process: a return code, if there is no agent."""
+        cell = self.fl_ctx.get_engine().get_cell().core_cell
+        message = new_cell_message({}, {"mode": "count", "pool": "request_processing"})
+        reply = cell.send_request(
+            channel="_net_manager", topic=topic, target=target, request=message, timeout=10.0
+        )
+        return f"{reply.get_header(MessageHeaderKey.RETURN_CODE)}: {reply.payload}"
 
     def attacks(self) -> dict[str, bytes]:
         one = Fraction(1, 1000)

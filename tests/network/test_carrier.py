@@ -207,6 +207,25 @@ def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
     assert post.delivered == delivered
 
 
+def test_a_lost_holder_is_booked_for_the_question_that_it_was_lost_over(tmp_path: Path):
+    """It was charged, and its answer did not arrive."""
+
+    class Half(Post):
+        def __call__(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
+            replies = super().__call__(holders, data, seconds)
+            return {h: reply for h, reply in replies.items() if h != "b" or self.tries < 3}
+
+    post = Half()
+    changes = {"when_a_holder_is_lost": "continue"}
+    for _ in range(2):  # and so by a coordinator that begins again
+        with AnswerFile(tmp_path / "answers.log") as answers:
+            network = FlareNetwork(study(**changes), post, answers, gone=lambda holder: holder == "b")
+            learn(network)
+        assert network.lost.keys() == {"b"}
+        for holder, desk in post.desks.items():
+            assert network.ledgers[holder].spent == desk.holder.ledger.spent
+
+
 def test_a_holder_whose_process_has_ended_is_not_waited_for(tmp_path: Path):
     post = Post(lambda _, holder: holder == "b")
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost):

@@ -125,6 +125,8 @@ def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation:
     many = told.pop("many at once")
     for name in ("read a file", "configure logs", "environment"):
         assert told.pop(name) == "invalid_request"
+    about = told.pop("about processes")
+    assert set(about) == {"process_exception: None"}  # nobody is there to answer
     assert told["fine"].startswith("answered")
     assert told["fine again"] == told["fine"]
     last = told.pop("at last an honest question")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import BudgetExceeded, HedgerowError, Refused
-from hedgerow.privacy.ledger import MOST_BITS, WHOLE, Ledger
+from hedgerow.privacy.ledger import MOST_BITS, WHOLE, Ledger, Price
 
 TENTH = Fraction(1, 10)
 
@@ -146,6 +146,28 @@ def test_a_sum_of_too_many_digits_is_refused_before_it_is_long(monkeypatch):
         account.charge([WHOLE] * len(prices), "discrete Laplace", "rows", prices)
     assert max(lengths) <= 2 * MOST_BITS
     assert account.entries == []
+
+
+def test_what_would_fill_the_memory_is_refused(monkeypatch):
+    ledger = Ledger(1)
+    for part in range(7):
+        ledger.divide(part, (2 * part + 1, 2 * part + 2))
+    monkeypatch.setattr("hedgerow.privacy.ledger.MOST_PAYERS", 30)
+    ledger.charge([0, 0], "laplace", "rows", [Fraction(1, 10)] * 2)  # fifteen parts pay, twice
+    for parts in ([0, 14], [1, 2, 7, 8, 9, 10]):
+        with pytest.raises(Refused, match="too many nodes would pay"):
+            ledger.charge([*parts, 0], "laplace", "rows", [Fraction(1, 10)] * (len(parts) + 1))
+    assert ledger.spent == Fraction(1, 5)
+
+
+def test_a_quote_that_is_not_the_newest_is_not_booked():
+    ledger = Ledger(1)
+    first, second = (ledger.quote([0], [Price("laplace", "rows", [Fraction(3, 5)])]) for _ in range(2))
+    ledger.book(first)
+    with pytest.raises(ValueError, match="booked since"):
+        ledger.book(second)
+    assert ledger.spent == Fraction(3, 5)
+    assert len(ledger.entries) == 1
 
 
 def test_a_part_named_often_does_not_overflow_its_sum() -> None:

@@ -103,7 +103,7 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def _statuses(path: str | Path) -> list[os.stat_result]:
+def file_status(path: str | Path) -> list[os.stat_result]:
     """Of a file that is there, or of what stands behind standard input."""
     try:
         return [os.fstat(sys.stdin.fileno()) if str(path) == STANDARD else Path(path).stat()]
@@ -115,7 +115,7 @@ def check_out(out: Path | None, inputs: Sequence[str | Path], *, force: bool = T
     """Refuse to write over what the command reads; and, unless forced, over any file."""
     if out is None or not out.is_file():
         return
-    if any(os.path.samestat(out.stat(), status) for path in inputs for status in _statuses(path)):
+    if any(os.path.samestat(out.stat(), status) for path in inputs for status in file_status(path)):
         raise HedgerowError(f"{out} is what this command reads; write to another file.")
     if not force:
         raise HedgerowError(f"{out} is there already; write to another file, or over it with --force.")

@@ -6,13 +6,14 @@ the rows' own (how many there are, how long they took). Standard error is for th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
+from hedgerow.cli.console import AsJson, Force, check_out, file_status, hint, print_json, progress, say
 from hedgerow.cli.model import account_sentence, warn_if_not_private
 from hedgerow.errors import InvalidTable
 
@@ -105,11 +106,12 @@ def train(
 
 def _all_different(paths: Sequence[str]) -> Sequence[str]:
     """Holders have disjoint rows: a file that counts twice would pay twice."""
-    known: set[Path] = set()
+    known: list[os.stat_result] = []
     for path in paths:
-        if (place := Path(path).resolve()) in known:
+        status = file_status(path)
+        if any(os.path.samestat(found, other) for found in status for other in known):
             raise InvalidTable(f"{path} is given twice; each table belongs to one holder, once.")
-        known.add(place)
+        known += status
     return paths
 
 

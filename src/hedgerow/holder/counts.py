@@ -6,6 +6,7 @@ label in the lowest bits. Splitting a node partitions its range; the codes are n
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from hedgerow.compiled import AHEAD, compiled, prefetch_row
 from hedgerow.criteria import Criterion, add_impurities
 from hedgerow.encoding import Codes, check_codes
+from hedgerow.errors import InvalidTable
 from hedgerow.schema import Schema
 from hedgerow.threads import even_parts, n_threads, run_all
 
@@ -50,6 +52,8 @@ class GroupedRows:
         self._rules = np.concatenate([codes.places[table[:, 0]], table[:, 1:]], axis=1)
         starts, is_wide = schema.bin_start[:-1].astype(np.uint64), codes.places[:, 0] == 1
         self._offsets = starts[~is_wide], starts[is_wide]  # of the columns' bins in a histogram
+        if rows is not None:
+            check_rows(rows, codes.n_rows)
         n_rows = codes.n_rows if rows is None else len(rows)
         self._label_bits = (schema.n_classes - 1).bit_length()
         is_small = codes.n_rows << self._label_bits <= 2**32
@@ -73,6 +77,13 @@ class GroupedRows:
     def n_rows(self) -> int:
         """Number of rows; private."""
         return len(self._order)
+
+    def fingerprint(self) -> str:
+        """A hash of the rows with their labels, before any is split; private."""
+        content = hashlib.sha256(self._order.data)
+        for matrix in self._codes:
+            content.update(np.ascontiguousarray(matrix).data)
+        return content.hexdigest()
 
     def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
         """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
@@ -232,6 +243,19 @@ class GroupedRows:
         run_all(count, work.parts)
         for (first, _, _, _), extra in zip(work.parts[1:], spare[1:], strict=True):
             self._store[targets[first]] += extra
+
+
+def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
+    """A row that counted twice would pay once, and one that is not there would be read from beyond the table."""
+    if (
+        rows.dtype.kind not in "iu"
+        or rows.ndim != 1
+        or rows.min(initial=0) < 0
+        or rows.max(initial=-1) >= n_rows
+    ):
+        raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")
+    if len(rows) and np.bincount(rows).max() > 1:
+        raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")
 
 
 def _sibling(places: IntArray) -> IntArray:

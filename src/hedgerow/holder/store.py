@@ -26,14 +26,15 @@ from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
 APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
-VERSION = 1
+VERSION = 2
 PATIENCE = 30.0  # seconds to wait for another process's transaction
 
 TABLES = (
     """CREATE TABLE studies (
         number INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
-        terms TEXT NOT NULL,  -- the grant
+        terms TEXT NOT NULL,  -- the grant, until the first question as it is today
+        basis TEXT NOT NULL,  -- the rows that questions are about, by their hash, and the kind of noise
         spent TEXT NOT NULL  -- an exact fraction
     )""",
     """CREATE TABLE requests (
@@ -83,7 +84,7 @@ class Store:
         """What each study may spend."""
         with _Connection(self.path) as database:
             terms = database.all("SELECT name, terms FROM studies")
-        return {name: Fraction(json.loads(text)["epsilon"]) for name, text in terms}
+        return {name: Fraction(_read(text)["epsilon"]) for name, text in terms}
 
     def open_study(self, grant: StudyGrant) -> StoredStudy:
         """The journal of a study, begun or continued; refused while anybody else has it open."""
@@ -99,6 +100,12 @@ class StoredStudy:
         self._database = _Connection(store.path)
         self._number = self._begin()
         self._lock = _lock(store.path, self._number, grant.study)
+        try:
+            terms = asdict(grant) | {"epsilon": str(grant.epsilon), "methods": list(grant.methods)}
+            self._agree("terms", terms)
+        except BaseException:
+            self.close()
+            raise
         # Another process that writes here all the same takes a place that this one believes to be free.
         [[self._place]] = self._database.all("SELECT count(*) FROM requests WHERE study = ?", self._number)
 
@@ -114,7 +121,12 @@ class StoredStudy:
         self._lock.close()
 
     def desk(self, rows: GroupedRows, noise: Noise) -> Desk:
-        """The desk that serves the study, and knows everything that was asked before."""
+        """The desk that serves the study, and knows everything that was asked before.
+
+        The rows must be the same as then: prices are added up along paths, and a row that has changed its side of
+        a split would have paid on both.
+        """
+        self._agree("basis", {"rows": rows.fingerprint(), "private noise": noise.private})
         desk = self.grant.desk(rows, noise, self)
         if desk.holder.ledger.spent != self._store.spent()[self.grant.study]:
             raise InvalidStore(
@@ -124,15 +136,27 @@ class StoredStudy:
 
     def _begin(self) -> int:
         name = self.grant.study
-        terms = json.dumps(asdict(self.grant) | {"epsilon": str(self.grant.epsilon)}, sort_keys=True)
         with self._database.transaction() as database:
-            database.all("INSERT OR IGNORE INTO studies (name, terms, spent) VALUES (?, ?, '0')", name, terms)
-        [[number, begun]] = self._database.all("SELECT number, terms FROM studies WHERE name = ?", name)
-        if begun != terms:
-            raise Refused(
-                f"study {name!r} was begun with other terms, {begun}; restore them, or grant a study of another name."
+            database.all(
+                "INSERT OR IGNORE INTO studies (name, terms, basis, spent) VALUES (?, '{}', '{}', '0')", name
             )
+        [[number]] = self._database.all("SELECT number FROM studies WHERE name = ?", name)
         return int(number)
+
+    def _agree(self, column: str, now: dict[str, Any]) -> None:
+        """Write down what a study stands on; once it has asked something, nothing of that may change."""
+        with self._database.transaction() as database:
+            [[asked]] = database.all("SELECT count(*) FROM requests WHERE study = ?", self._number)
+            if not asked:
+                statement = f"UPDATE studies SET {column} = ? WHERE number = ?"  # noqa: S608 - ours
+                database.all(statement, json.dumps(now), self._number)
+            [[text]] = database.all(f"SELECT {column} FROM studies WHERE number = ?", self._number)  # noqa: S608
+        for name, value in now.items():
+            if (begun := _read(text).get(name)) != value:
+                what = f"{name} {begun}, not {value}" if column == "terms" else f"other {name} than now"
+                raise Refused(
+                    f"study {self.grant.study!r} was begun with {what}; restore that, or grant a study of another name."
+                )
 
     def past(self) -> Iterator[tuple[str, bytes, bool]]:
         """See `Journal.past`."""
@@ -207,7 +231,7 @@ class _Connection:
             yield
         except sqlite3.IntegrityError as error:
             raise InvalidStore("another process serves this study too; stop one of them.") from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes what it cannot read
             raise InvalidStore(f"{self.path} cannot be used as a store of studies: {error}.") from error
 
 
@@ -234,6 +258,16 @@ def _check(database: _Connection) -> None:
         raise InvalidStore(f"{database.path} is no store of studies of version {VERSION}.")
     if database.all("PRAGMA quick_check") != [("ok",)]:
         raise InvalidStore(f"{database.path} is damaged; what was spent cannot be told from it.")
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        plain = None
+    if not isinstance(plain, dict):
+        raise InvalidStore("the store is damaged: what a study was begun with cannot be read.")
+    return plain
 
 
 def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:

@@ -26,6 +26,7 @@ NEIGHBOURS = ("add-remove", "replace")
 WHOLE = 0
 NOWHERE = -1
 MOST_BITS = 2**13  # of the sums' denominator: more would only keep the holder busy
+MOST_PAYERS = 2**24  # of one request: more would fill the holder's memory
 NO_DIVISIONS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 
@@ -76,6 +77,7 @@ class Quote:
     divisions: Mapping[int, tuple[int, ...]]
     born: Mapping[int, int]
     releases: Sequence[Release]
+    before: NDArray[Any]  # the sums that it was made from
 
 
 class Ledger:
@@ -233,7 +235,7 @@ class Ledger:
             Release(parts, depths[places], price.mechanism, price.what, cost)
             for price, cost in zip(prices, costs, strict=True)
         ]
-        return Quote(spent, unit, sums, depths, divisions, born, releases)
+        return Quote(spent, unit, sums, depths, divisions, born, releases, self._sums)
 
     def _cost(self, epsilons: Sequence[Epsilon], n_parts: int) -> Repeated[Epsilon]:
         """What a release is booked at, exactly."""
@@ -277,11 +279,23 @@ class Ledger:
         """
         if self._into.keys().isdisjoint(parts) and divisions.keys().isdisjoint(parts):
             return places, np.arange(len(parts))
-        below = [self._places(_below(part, self._into, divisions), born) for part in parts]
-        return np.concatenate(below), np.repeat(np.arange(len(parts)), [len(reached) for reached in below])
+        below: dict[int, IntArray] = {}
+        n_payers = 0
+        for part in parts:
+            if part not in below:
+                below[part] = self._places(_below(part, self._into, divisions), born)
+            n_payers += len(below[part])
+            if n_payers > MOST_PAYERS:
+                raise Refused(
+                    "too many nodes would pay at once; ask about fewer, or before they are divided."
+                )
+        reached = [below[part] for part in parts]
+        return np.concatenate(reached), np.repeat(np.arange(len(parts)), [len(places) for places in reached])
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
+        if quote.before is not self._sums:
+            raise ValueError("something else has been booked since this was quoted")
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
         self._place.update(quote.born)
         self._into.update(quote.divisions)

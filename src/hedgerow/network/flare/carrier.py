@@ -91,7 +91,7 @@ class FlareNetwork:
         self._growth: Grow | None = None
         self._waves = 0  # each begins with an announcement of what was split
         self._active = list(study.holders)
-        # What each holder must have spent, by the coordinator's own reckoning; the holder's ledger decides.
+        # What each holder may have spent, by the coordinator's own reckoning; the holder's ledger decides.
         self.ledgers = {h: Ledger(study.exact_epsilon, neighbours=study.neighbours) for h in study.holders}
         self.traffic = Traffic(holders=len(study.holders))
 
@@ -107,7 +107,7 @@ class FlareNetwork:
 
     @property
     def spent(self) -> dict[str, str]:
-        """What each holder must have spent, for people."""
+        """What each holder may have spent, for people."""
         return {holder: f"{float(ledger.spent):.6g}" for holder, ledger in self.ledgers.items()}
 
     def announce(self, growth: Grow) -> None:
@@ -127,9 +127,10 @@ class FlareNetwork:
         )
         self._waves += self._growth is not None
         self._growth = None
+        asked = list(self._active)  # who is lost over this question may have been charged for it
         values, stored = self._collect(request)
         self.traffic.rounds += 1
-        for holder in self._active:
+        for holder in asked:
             ledger = self.ledgers[holder]
             parts, division = query.nodes.tolist(), divisions(request.growth)
             ledger.book(ledger.quote(parts, prices_of(query), division))

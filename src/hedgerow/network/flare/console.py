@@ -207,9 +207,7 @@ def describe_round(one: dict[str, Any]) -> str:
 
 def describe_report(report: dict[str, Any]) -> str:
     """The end of a study, for people."""
-    rounds = report["rounds"]
-    seconds = sum(one["seconds"] for one in rounds)
-    lines = [report["plan"], f"{report['traffic']}; {seconds:.2f} s in rounds."]
+    lines = [report["plan"], f"{report['traffic']}."]
     lines += [f"{holder} has spent epsilon {spent}." for holder, spent in report["spent"].items()]
     lines += [
         f"{holder} was lost: from {since} on the tree was grown without it; its earlier answers are in it."

@@ -25,7 +25,7 @@ from hedgerow.errors import Refused
 from hedgerow.files import write_text
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.network.flare import ASK, HELLO, SEEDED, WATCH
+from hedgerow.network.flare import ASK, HELLO, WATCH
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
 from hedgerow.network.flare.say import plain_error
@@ -79,9 +79,16 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
                 )
                 plan = make_plan(self._study.schema, _wishes(self._study))
                 greeting = self._study.greeting(plan.private_split.method)
-                post.greet([h for h in self._study.holders if h not in answers.lost], greeting)
+                ready = post.greet([h for h in self._study.holders if h not in answers.lost], greeting)
+                for holder, noise in ready.items():
+                    answers.keep(HELLO, holder, b"", noise.encode())
                 tree, plan = Coordinator(network).learn(self._study.schema, plan)
-                self._outcome = _finished(self._study, network, tree, plan, self._rounds, post.unprotected)
+                unprotected = [
+                    holder
+                    for holder, ledger in network.ledgers.items()
+                    if ledger.spent and answers.find(HELLO, holder, b"") != b""
+                ]
+                self._outcome = _finished(self._study, network, tree, plan, self._rounds, unprotected)
             for name in ("tree", "report"):
                 text = json.dumps(self._outcome[name], indent=1, allow_nan=False)
                 write_text(folder / f"{name}.json", text)
@@ -110,14 +117,16 @@ class _Post:
         self._study = study
         self._fl_ctx = fl_ctx
         self._abort = abort
-        self.unprotected: list[str] = []  # holders whose noise is seeded, for tests
 
     def stopped(self) -> bool:
         return bool(self._abort.triggered)
 
-    def greet(self, holders: Sequence[str], hello: Mapping[str, str]) -> None:
-        """Wait until every holder is ready for this study; a holder that has not loaded its rows is not."""
-        waiting, refusing = list(holders), list[str]()
+    def greet(self, holders: Sequence[str], hello: Mapping[str, str]) -> dict[str, str]:
+        """Wait until every holder is ready for this study; a holder that has not loaded its rows is not.
+
+        What each of them says of its noise: nothing, or that it is seeded.
+        """
+        waiting, refusing, ready = list(holders), list[str](), dict[str, str]()
         deadline = time.monotonic() + self._study.answer_seconds
         while waiting:
             if self.stopped():
@@ -127,16 +136,17 @@ class _Post:
                     waiting.remove(holder)
                 if "refusal" in reply:
                     refusing.append(holder)
-                if reply.get("ready") == SEEDED:
-                    self.unprotected.append(holder)
+                if "ready" in reply:
+                    ready[holder] = str(reply["ready"])
             if waiting and time.monotonic() > deadline:
                 if self._study.when_a_holder_is_lost == "continue":
-                    return  # the first question that they do not answer settles it
+                    return ready  # the first question that the others do not answer settles it
                 raise HolderLost(waiting)
             if waiting:
                 time.sleep(0.2)
         if refusing:
             raise Refused(f"{', '.join(refusing)}: {NOT_HERE}")
+        return ready
 
     def send(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
         """See `carrier.Send`."""
@@ -201,13 +211,14 @@ def _finished(
         "about": "How a study was learned, from noisy answers only; its tree is in tree.json.",
         "study": study.to_dict(),
         "plan": plan.explain(),
-        "rounds": [r.to_dict() for r in rounds],
+        # A clock's time depends on the rows of whoever was slowest: it is shown to who waits, and not kept.
+        "rounds": [{k: v for k, v in r.to_dict().items() if k != "seconds"} for r in rounds],
         "spent": network.spent,
         "holders_lost": network.lost,
         "traffic": str(network.traffic),
     }
     record = Record.of(list(network.ledgers.values()), plan.explain(), str(network.traffic))
-    training = replace(record, leaks=tuple(f"{h}'s noise can be taken off again" for h in unprotected))
+    training = replace(record, leaks=tuple(f"{h}'s noise is seeded, or it never said" for h in unprotected))
     tree_file = tree.to_dict() | {"training": training.to_dict()}
     return {"state": "finished", "tree": tree_file, "report": report}
 

@@ -76,7 +76,13 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
             f"{len(tables)} sites and a server, provisioned and started in {started - began:.1f} s ({folder})"
         )
         with _Memory([folder / name for name in (kits.SERVER, *study.holders)]) as memory:
-            outcome = console.learn(study, folder, show, lambda one: show(console.describe_round(one)))
+            rounds: list[dict[str, Any]] = []
+
+            def follow(one: dict[str, Any]) -> None:
+                rounds.append(one)
+                show(console.describe_round(one))
+
+            outcome = console.learn(study, folder, show, follow)
         learned = time.monotonic()
         show(console.describe_report(outcome.report))
         for holder in study.holders:
@@ -84,7 +90,6 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
             site = Site(folder / holder / "local" / POLICY_FILE)
             show(f"\nThe ledger of {holder}:\n{site.account(study.name)}")
             site.close()
-        rounds = outcome.report["rounds"]
         computing = [_computing_seconds(folder / holder) for holder in study.holders]
         beyond = [one["seconds"] - max(times[one["number"]] for times in computing) for one in rounds]
         figures = {

@@ -104,6 +104,29 @@ class GuardedLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
         return guarded
 
 
+class Silent:
+    """Stands where FLARE's `NetAgent` does, which tells a server that asks how much memory a process takes.
+
+    With it come the times of messages and commands to stop; what a process takes depends on its rows.
+    """
+
+    def __init__(self, cell: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        """See FLARE's `NetAgent`."""
+
+
+def _silence() -> None:
+    from nvflare.private.fed.client import fed_client_base
+
+    if not hasattr(fed_client_base, "NetAgent"):
+        raise RuntimeError(
+            "this version of FLARE reports on processes in another way; Hedgerow cannot guard them."
+        )
+    fed_client_base.NetAgent = Silent
+
+
 def run_site() -> int:
     """FLARE's client, with the messages of a study only."""
     from nvflare.private.fed.app.client import client_train
@@ -113,6 +136,7 @@ def run_site() -> int:
     ClientRequestProcessors.request_processors = [
         Guarded(one) for one in _named(ClientRequestProcessors.request_processors, SITE_TAKES)
     ]
+    _silence()
     version_check()
     arguments = client_train.parse_arguments()
     kit = Path(arguments.workspace)
@@ -151,6 +175,7 @@ def run_job() -> int:
     from nvflare.private.fed.client.admin_commands import AdminCommands
 
     AdminCommands.commands = _named(AdminCommands.commands, JOB_TAKES)
+    _silence()
     arguments = worker_process.parse_arguments()
     folder = os.path.join(arguments.workspace, arguments.job_id)  # noqa: PTH118 - FLARE's own words
     return int(MainProcessMonitor.run(main_func=worker_process.main, run_dir=folder, args=arguments) or 0)
