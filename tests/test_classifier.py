@@ -32,7 +32,7 @@ from hedgerow import (
     SchemaMismatch,
 )
 from hedgerow.encoding import MAX_ROWS, encode, encode_labels
-from hedgerow.errors import HedgerowError, InvalidType
+from hedgerow.errors import HedgerowError, InvalidType, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.network.local import LocalNetwork
@@ -341,6 +341,16 @@ def test_a_table_of_the_wrong_shape_is_refused_without_quoting_it(table):
         with pytest.raises(InvalidTable) as refused:
             learn()
         assert "36" not in str(refused.value)
+
+
+def test_an_epsilon_that_no_noise_can_be_made_for_costs_nobody_the_tree():
+    table, labels = patients()
+    model = PrivateTreeClassifier(schema=SCHEMA).fit(table, labels)
+    tree, ledger = model.tree_, model.ledger_
+    with pytest.raises(Refused, match="raise epsilon"):
+        model.set_params(epsilon=1e-12).fit(table, labels)
+    assert model.tree_ is tree
+    assert model.ledger_ is ledger
 
 
 def test_a_fraction_is_granted_as_it_is():

@@ -92,8 +92,8 @@ class BudgetRule(Protocol):
     def settle(self, root: Standing) -> BudgetRule:
         """The rule, once the class counts of all rows are (roughly) known."""
 
-    def explain(self, root: Standing) -> list[str]:
-        """What the rule does and why, in sentences."""
+    def explain(self, root: Standing, selects: bool) -> list[str]:
+        """What the rule does and why, in sentences; `selects` as in `PrivateSplit`."""
 
     def nodes(self, nodes: Standing) -> NodeBudgets:
         """The budgets of nodes."""
@@ -117,9 +117,9 @@ class Unlimited:
         del root
         return self
 
-    def explain(self, root: Standing) -> list[str]:
+    def explain(self, root: Standing, selects: bool) -> list[str]:
         """See `BudgetRule.explain`."""
-        del root
+        del root, selects
         return ["epsilon is infinite: exact counts, no noise, no privacy."]
 
     def nodes(self, nodes: Standing) -> NodeBudgets:
@@ -185,15 +185,20 @@ class Scheduled:
             return self
         return replace(self, depths=max(1, round(float(self.planner.levels(root)[0]))))
 
-    def explain(self, root: Standing) -> list[str]:
+    def explain(self, root: Standing, selects: bool) -> list[str]:
         """See `BudgetRule.explain`."""
         weigh, inner = self.weigh, 1 - self.leaf_fraction - self.root_fraction
+        uses = [f"{_percent(weigh)} count its rows"] if weigh else []
+        if selects:
+            uses.append(f"{_percent((1 - weigh) * self.select)} choose its split")
+            uses.append(f"{_percent((1 - weigh) * (1 - self.select))} count the split's cells")
+        else:
+            uses.append(f"{_percent(1 - weigh)} are for the counts that its split follows from")
         return [
             f"{_percent(self.root_fraction)} of epsilon counted the classes of all rows: about "
             f"{root.counts.sum():.0f} rows.",
             f"{_percent(inner)} are spread over {self.depths} depths ({self.schedule}); of a node's share "
-            f"{_percent(weigh)} count its rows, {_percent((1 - weigh) * self.select)} choose its split, "
-            f"{_percent((1 - weigh) * (1 - self.select))} count the split's cells.",
+            f"{', '.join(uses)}.",
             f"{_percent(self.leaf_fraction)} label the leaves.",
             f"The criterion is {self.criterion.name}.",
         ]
@@ -276,7 +281,7 @@ class Adaptive:
         del root
         return self
 
-    def explain(self, root: Standing) -> list[str]:
+    def explain(self, root: Standing, selects: bool) -> list[str]:
         """See `BudgetRule.explain`."""
         [levels] = self.levels(root)
         [impurity] = weighted_impurities(root.counts, Criterion.gini)
@@ -286,14 +291,18 @@ class Adaptive:
             if levels >= self.least_levels
             else ("no split is worth its price, so the tree is one leaf")
         )
+        on_what = "all of it on the counts that its split follows from"
+        if selects:
+            on_what = (
+                f"{100 * self.select:g} % of it on choosing the split and the rest on counting its cells"
+            )
         return [
             f"{_percent(self.root_fraction)} of epsilon counted the classes of all rows: about "
             f"{root.counts.sum():.0f} rows.",
             f"Their impurity is worth {impurity:.0f} rows; choosing among {self.n_candidates} splits of "
             f"{self.n_classes} classes with all that is left would be off by about {noise:.0f} rows: {plan}.",
             "Every node plans again from its own noisy counts. It spends its part of what its path has left, "
-            f"{100 * self.select:g} % of it on choosing the split and the rest on counting its cells; a leaf "
-            "spends all that is left on its class counts.",
+            f"{on_what}; a leaf spends all that is left on its class counts.",
             f"The criterion is {self.criterion.name}."
             if self.criterion is not None
             else "The criterion is gini; error for the last level planned, where it needs half the noise.",

@@ -168,7 +168,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._settle_schema(X, y)
             plan = make_plan(self.schema_, self._wishes(1))
             holders = self._holders([self._grouped(X, y)])
-        return self._learn(holders, plan)
+            return self._learn(holders, plan)
 
     def fit_holders(self, tables: Sequence[tuple[Any, Any]]) -> Self:
         """Learn one tree from the tables and labels of several holders; each spends epsilon of its own.
@@ -192,7 +192,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._settle_schema(None, None)
             plan = make_plan(self.schema_, self._wishes(len(tables)))
             holders = self._holders([self._grouped(X, y) for X, y in tables])
-        return self._learn(holders, plan)
+            return self._learn(holders, plan)
 
     def fit_codes(
         self, codes: Codes, labels: NDArray[Any], holders: Sequence[NDArray[np.integer[Any]]] | None = None
@@ -226,7 +226,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._settle_schema(None, None)
             plan = make_plan(self.schema_, self._wishes(len(tables)))
             holders = self._holders(tables)
-        return self._learn(holders, plan)
+            return self._learn(holders, plan)
 
     def plan(self, n_holders: int = 1) -> Plan:
         """What training would do, from public facts alone: nothing is read, nothing is spent."""
@@ -405,13 +405,15 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
-        """A table or a parameter that is refused before noise is drawn costs nobody the tree that is there."""
+        """What is refused before anything is spent costs nobody the tree that is there."""
         before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
+            ledgers = self.__dict__.get("ledgers_", [])
+            if ledgers is before.get("ledgers_") or not any(ledger.spent for ledger in ledgers):
+                self.__dict__.clear()
+                self.__dict__.update(before)
             raise
 
     def _forget_names(self) -> None:
@@ -443,7 +445,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _wishes(self, n_holders: int) -> Wishes:
         return Wishes(
-            epsilon=self._grant() / 2 if self.neighbours == "replace" else self._grant(),
+            epsilon=self._grant(),
+            neighbours=self.neighbours,
             n_holders=n_holders,
             method=self.method,
             selector=self.selector,

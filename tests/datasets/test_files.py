@@ -190,6 +190,20 @@ def test_the_next_mirror_is_asked_when_one_fails(small: pytest.MonkeyPatch, serv
     assert server.asked == ["/gone", "/wrong", "/right"]
 
 
+def test_files_that_nobody_can_download_are_missed_at_once(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEDGEROW_DATA", raising=False)
+    datasets.check_files(["adult", "bank", "kddcup99", "mnist", "skin"])
+    for name in ("creditcard", "avazu"):
+        with pytest.raises(datasets.DatasetUnavailable, match=f"{name} is not on this machine"):
+            datasets.check_files(["adult", name])
+    (tmp_path / "avazu").mkdir()
+    (tmp_path / "avazu" / "train.gz").touch()
+    monkeypatch.setenv("HEDGEROW_DATA", str(tmp_path))
+    datasets.check_files(["avazu"])
+
+
 def test_without_network_the_error_says_what_to_put_where(empty_cache: Path) -> None:
     with pytest.raises(datasets.DatasetUnavailable) as caught:
         datasets.load("mnist", download=False)

@@ -85,6 +85,29 @@ def test_the_automatic_plan_adapts_and_explains_itself():
     assert "5000" not in text  # the exact number of rows is nobody's business
 
 
+@pytest.mark.parametrize("budget", ["auto", "uniform"])
+def test_the_plan_says_what_is_paid_for(budget):
+    table = np.random.default_rng(0).random((2_000, 4))
+    texts = {
+        method: PrivateTreeClassifier(schema=schema(), method=method, budget=budget, random_state=0)
+        .fit(table, (table[:, 0] > 0.5).astype(int))
+        .plan_.explain()
+        for method in ("select", "local", "noisy_columns", "noisy_counts")
+    }
+    for method, text in texts.items():
+        assert ("choos" in text.split("levels are planned")[-1]) == (method in ("select", "local")), text
+        assert ("counts that its split follows from" in text) == (method in ("noisy_columns", "noisy_counts"))
+        assert "0 % count its rows" not in text
+    assert "every holder counts every column" in texts["noisy_columns"]
+
+
+def test_the_plan_names_the_epsilon_that_was_asked_for():
+    plan = PrivateTreeClassifier(schema=schema(), epsilon=1.0, neighbours="replace").plan()
+    assert plan.epsilon == Fraction(1, 2)
+    assert "epsilon 1 (replacing a row; 0.5 for adding or removing one)" in plan.explain()
+    assert "epsilon 1 (adding or removing a row)" in PrivateTreeClassifier(schema=schema()).plan().explain()
+
+
 @pytest.mark.parametrize("method", ["auto", "select", "paper"])
 @pytest.mark.parametrize("budget", ["auto", "uniform", "decay", "harmonic"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

@@ -10,7 +10,7 @@ from hedgerow.datasets._hospitals import (
     InvalidHospitals,
     synthetic_hospitals,
 )
-from hedgerow.datasets._load import NAMES, Dataset, UnknownDataset, load, schema
+from hedgerow.datasets._load import NAMES, Dataset, UnknownDataset, check_files, load, schema
 
 __all__ = [
     "HOSPITALS_SCHEMA",
@@ -21,6 +21,7 @@ __all__ = [
     "Hospitals",
     "InvalidHospitals",
     "UnknownDataset",
+    "check_files",
     "load",
     "schema",
     "synthetic_hospitals",

@@ -170,11 +170,20 @@ def _wanted(dataset: str) -> Iterator[tuple[str, str]]:
         yield f"{file.name} or {file.name}.gz", file.page
 
 
+def can_be_had(dataset: str) -> bool:
+    """Whether all files of a data set are here or can be downloaded."""
+    return all(file.urls or _find(dataset, file, None) for file in FILES[dataset])
+
+
+def _find(dataset: str, file: File, folder: str | Path | None) -> Path | None:
+    names = f"{file.name}.gz", file.name
+    paths = (place / dataset / name for place in places(folder) for name in names)
+    return next((path for path in paths if path.is_file()), None)
+
+
 def _obtain_file(dataset: str, file: File, folder: str | Path | None, download: bool) -> bytes:
-    for place in places(folder):
-        for path in (place / dataset / f"{file.name}.gz", place / dataset / file.name):
-            if path.is_file():
-                return _content(path.read_bytes(), file, str(path))
+    if path := _find(dataset, file, folder):
+        return _content(path.read_bytes(), file, str(path))
     if not download or not file.urls:
         raise unavailable(dataset)
     return _download(dataset, file)

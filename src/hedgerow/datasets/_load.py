@@ -6,7 +6,7 @@ pandas reads the files and is imported only then. Imports `_files`, `_schemas` a
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ def load(
 ) -> Dataset:
     """A data set of the paper, from `folder` (or HEDGEROW_DATA), the cache, or its publisher.
 
+    Creditcard and Avazu cannot be downloaded by a program: the error says where to get them.
+
     `labels` chooses a label set where there are two: `binary` or `kinds` for kddcup99.
     """
     described = schema(name, labels=labels)
@@ -83,6 +85,14 @@ def load(
         found = np.where(found == "normal", "normal", "attack")
     train, test = (np.arange(60_000), np.arange(60_000, 70_000)) if name == "mnist" else _divide(len(table))
     return Dataset(name, table[list(described.names)], found, described, train, test, note)
+
+
+def check_files(names: Iterable[str]) -> None:
+    """Refuse data sets whose files the user has to fetch and has not, before hours are spent on the others."""
+    for name in names:
+        has_all = name == "avazu" and any(_avazu.full_file(place) for place in _files.places(None))
+        if not has_all and not _files.can_be_had(name):
+            raise _files.unavailable(name)
 
 
 def _pandas() -> Any:

@@ -24,7 +24,7 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from hedgerow.classifier import PrivateTreeClassifier
-from hedgerow.datasets import Dataset, load
+from hedgerow.datasets import Dataset, check_files, load
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.experiments.distinct import Distinct, Histograms
 from hedgerow.schema import Schema
@@ -147,6 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=150)
     results = []
+    check_files(options.datasets)
     for name in track(options.datasets, "data sets", console=Console(stderr=True)):
         data = Encoded.of(load(name))
         results += [

@@ -31,7 +31,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from hedgerow.datasets import load
+from hedgerow.datasets import check_files, load
 from hedgerow.encoding import Codes
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import Cell
@@ -63,6 +63,8 @@ def reproduce(
         (out / CSV).write_bytes(gzip.decompress((out / PACKED).read_bytes()))
     done = finished_cells(out / CSV)
     missing = [cell for cell in cells if cell not in done]
+    if source is None:
+        check_files(dict.fromkeys(cell.dataset for cell in missing))
     try:
         _learn(missing, out, jobs, source or _published)
         sort(out / CSV)

@@ -217,7 +217,7 @@ class Holder:
                 )
                 largest = LARGEST_SCALE
             if sensitivity > largest * min(Repeated.of(price.epsilons).items):
-                raise Refused("an epsilon is so small that its noise would not fit a message.")
+                raise Refused("an epsilon is so small that its noise would not fit a message; raise epsilon.")
 
     def _histograms(self, kind: type[Query]) -> int:
         """In how many histograms of a query's answer a row is counted: the sensitivity of its counts."""

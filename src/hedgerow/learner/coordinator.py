@@ -33,11 +33,16 @@ class Plan:
     max_depth: int | None = None
     min_weight: float = 0.0
     min_gain: float | None = None  # None: what was worth evaluating is split
+    neighbours: str = "add-remove"  # `epsilon` is for these in any case; replacing a row costs twice as much
     reasons: tuple[str, ...] = ()
 
     def explain(self) -> str:
         """What was planned, and why, for people."""
-        head = f"epsilon {float(self.epsilon):g} (adding or removing a row), {self.private_split}"
+        epsilon = float(self.epsilon)
+        promise = f"epsilon {epsilon:g} (adding or removing a row)"
+        if self.neighbours == "replace":
+            promise = f"epsilon {2 * epsilon:g} (replacing a row; {epsilon:g} for adding or removing one)"
+        head = f"{promise}, {self.private_split}"
         limits = f"At most {self.max_splits} splits" + (
             f", {self.max_depth} deep." if self.max_depth else "."
         )
@@ -87,7 +92,9 @@ class _Study:
             self._n_rows = max(float(self.growth.nodes["counts"][ROOT].sum()), 1.0)
         known = self._standing(root)
         budget = self.plan.budget.settle(known)
-        self.plan = replace(self.plan, budget=budget, reasons=tuple(budget.explain(known)))
+        self.plan = replace(
+            self.plan, budget=budget, reasons=tuple(budget.explain(known, self.plan.private_split.selects))
+        )
 
     def _standing(self, nodes: IntArray) -> Standing:
         known = self.growth.nodes

@@ -22,7 +22,7 @@ PAPER_MIN_GAIN = 0.01
 class Wishes:
     """What the user asked for; None or "auto" leaves it to the plan."""
 
-    epsilon: Epsilon  # for adding or removing a row, at each holder
+    epsilon: Epsilon  # what each holder grants
     n_holders: int = 1
     method: str = "auto"
     selector: str = "permute_and_flip"
@@ -34,6 +34,12 @@ class Wishes:
     target_error: float | None = None
     min_gain: float | None = None
     max_rows: int = 2**31 - 1
+    neighbours: str = "add-remove"
+
+    @property
+    def to_spend(self) -> Epsilon:
+        """What each holder can be asked for: a row that is replaced is one row less and one more, and pays twice."""
+        return self.epsilon / 2 if self.neighbours == "replace" else self.epsilon
 
 
 def make_plan(schema: Schema, wishes: Wishes) -> Plan:
@@ -59,7 +65,8 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
         private_split=private_split,
         budget=_budget(schema, wishes, criterion, noisiness),
         criterion=criterion or Criterion.gini,
-        epsilon=wishes.epsilon,
+        epsilon=wishes.to_spend,
+        neighbours=wishes.neighbours,
         max_splits=wishes.max_splits,
         max_depth=wishes.max_depth,
         min_weight=target_error / wishes.max_splits,
@@ -94,7 +101,7 @@ def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
 
 
 def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisiness: float) -> BudgetRule:
-    epsilon = wishes.epsilon
+    epsilon = wishes.to_spend
     if not isinstance(epsilon, Fraction):
         return Unlimited(criterion or Criterion.gini)
     adaptive = Adaptive(

@@ -38,6 +38,10 @@ class PrivateSplit(Protocol):
     def method(self) -> str:
         """The name by which a holder grants its queries."""
 
+    @property
+    def selects(self) -> bool:
+        """Whether a node pays for a choice and for its cells, or for counts that the choice follows from."""
+
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """How much noisier its choices are than those of one holder who selects: for planning."""
 
@@ -69,6 +73,11 @@ class SelectSplit:
     def method(self) -> str:
         """See `PrivateSplit.method`."""
         return "select"
+
+    @property
+    def selects(self) -> bool:
+        """See `PrivateSplit.selects`."""
+        return True
 
     def __str__(self) -> str:
         return f"the holder selects splits by {self.selector}"
@@ -108,6 +117,11 @@ class LocalSelection:
     def method(self) -> str:
         """See `PrivateSplit.method`."""
         return "local"
+
+    @property
+    def selects(self) -> bool:
+        """See `PrivateSplit.selects`."""
+        return True
 
     def __str__(self) -> str:
         return f"every holder nominates splits by {self.selector}, and all count the nominees"
@@ -152,8 +166,13 @@ class NoisyCounts:
         """See `PrivateSplit.method`."""
         return "noisy_counts" if self.kind == "per-split" else "noisy_columns"
 
+    @property
+    def selects(self) -> bool:
+        """See `PrivateSplit.selects`."""
+        return False
+
     def __str__(self) -> str:
-        return f"every holder counts, {self.kind}"
+        return f"every holder counts {'the cells of every split' if self.kind == 'per-split' else 'every column'}"
 
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """See `PrivateSplit.noisiness`: the standard deviation of a gain, beside a selector's noise."""

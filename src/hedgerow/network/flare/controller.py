@@ -184,7 +184,8 @@ def study_folder(server: Path, study: str) -> Path:
 
 def _wishes(study: Study) -> Wishes:
     return Wishes(
-        epsilon=study.exact_epsilon / 2 if study.neighbours == "replace" else study.exact_epsilon,
+        epsilon=study.exact_epsilon,
+        neighbours=study.neighbours,
         n_holders=len(study.holders),
         method=study.method,
         selector=study.selector,
