@@ -343,6 +343,19 @@ def test_a_table_of_the_wrong_shape_is_refused_without_quoting_it(table):
         assert "36" not in str(refused.value)
 
 
+def test_a_schema_from_data_is_for_fit_alone():
+    model = PrivateTreeClassifier(schema="from_data")
+    for use in (model.plan, lambda: model.fit_holders([patients()])):
+        with pytest.raises(SchemaMismatch, match="is for `fit` alone"):
+            use()
+
+
+def test_a_misspelt_column_is_named():
+    table, labels = patients()
+    with pytest.raises(InvalidTable, match="lacks the column 'age' of the schema. It has 'Age', which"):
+        exact().fit(table.rename(columns={"age": "Age"}), labels)
+
+
 def test_an_epsilon_that_no_noise_can_be_made_for_costs_nobody_the_tree():
     table, labels = patients()
     model = PrivateTreeClassifier(schema=SCHEMA).fit(table, labels)

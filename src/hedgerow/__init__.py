@@ -6,8 +6,12 @@ from hedgerow.errors import (
     BudgetExceeded,
     HedgerowError,
     InvalidModel,
+    InvalidParameter,
     InvalidSchema,
     InvalidTable,
+    InvalidType,
+    MissingPackage,
+    Refused,
     SchemaMismatch,
 )
 from hedgerow.schema import Categorical, Numeric, Schema
@@ -21,10 +25,14 @@ __all__ = [
     "Categorical",
     "HedgerowError",
     "InvalidModel",
+    "InvalidParameter",
     "InvalidSchema",
     "InvalidTable",
+    "InvalidType",
+    "MissingPackage",
     "Numeric",
     "PrivateTreeClassifier",
+    "Refused",
     "Schema",
     "SchemaMismatch",
     "plan",
@@ -40,3 +48,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

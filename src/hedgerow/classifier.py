@@ -66,11 +66,14 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     epsilon : float, default=1.0
         The privacy that training may cost any one row, in all. `math.inf` trains without noise.
     method : {"auto", "select", "paper", "noisy_counts", "noisy_columns", "local"}
-        How the holders are asked for splits.
+        How the holders are asked for splits. One holder: "select" chooses a split and counts its cells, "paper"
+        is the paper's flow, repaired (report-noisy-max whatever `selector` says, entropy, decaying budget with half
+        of it for the leaves, target_error 0.1, min_gain 0.01). Several: "local" lets each nominate a split,
+        "noisy_counts" has every split counted and "noisy_columns" every column; these two do not select.
     selector : {"permute_and_flip", "exponential", "report_noisy_max"}
         How a split is selected privately.
     criterion : {"auto", "gini", "entropy", "root_gini", "error"}
-        The splitting criterion; "root_gini" for two classes.
+        The splitting criterion; "root_gini" for two classes. "auto" is gini, and error for the last level.
     budget : {"auto", "uniform", "decay", "harmonic"}
         How epsilon is spread over the depths of the tree.
     leaf_fraction : float, optional
@@ -98,8 +101,12 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     schema_ : Schema
     classes_ : array
         Sorted, as scikit-learn has them.
-    ledger_ : Ledger
-        Of a model that was trained here; what a file says is in `record_`.
+    ledger_, ledgers_ : Ledger, list of Ledger
+        The account of the first holder, and of each. Of a model that was trained here; what a file says is in `record_`.
+    plan_ : Plan
+        What was planned, and why: `plan_.explain()`. Of a model that was trained here.
+    traffic_ : Traffic
+        Rounds and bytes between the holders and the coordinator.
     record_ : Record or None
         How the tree was trained; kept in the model's file.
     n_features_in_ : int
@@ -182,8 +189,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """
         with self._unchanged_if_refused():
             self._check_parameters()
-            if not isinstance(self.schema, Schema):
-                raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+            self._need_schema()
             tables = list(tables)
             if not tables or not all(isinstance(table, Sequence) and len(table) == 2 for table in tables):
                 raise InvalidTable("give a list of (table, labels), one pair for each data holder.")
@@ -231,9 +237,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def plan(self, n_holders: int = 1) -> Plan:
         """What training would do, from public facts alone: nothing is read, nothing is spent."""
         self._check_parameters()
-        if not isinstance(self.schema, Schema):
-            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
-        return make_plan(self.schema, self._wishes(n_holders))
+        return make_plan(self._need_schema(), self._wishes(n_holders))
 
     # ---- Predicting ----
 
@@ -496,6 +500,15 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if reset or not named or hasattr(self, "feature_names_in_"):
             validate_data(self, X, reset=reset, skip_check_array=True)
         return X
+
+    def _need_schema(self) -> Schema:
+        if self.schema is None:
+            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
+        if not isinstance(self.schema, Schema):
+            raise SchemaMismatch(
+                f"schema={self.schema!r} is for `fit` alone, which has the rows; write a Schema."
+            )
+        return self.schema
 
     def _settle_schema(self, X: Any, y: Any) -> None:
         if self.schema is None:

@@ -368,9 +368,11 @@ def _series_by_name(table: Any) -> dict[str, nw.Series[Any]]:
 
 
 def _check_names(names: list[str], schema: Schema) -> None:
+    extra = [name for name in names if name not in schema.names]
     if missing := [name for name in schema.names if name not in names]:
-        raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.")
-    if extra := [name for name in names if name not in schema.names]:
+        meant = f" It has {extra[0]!r}, which the schema does not name." if extra else ""
+        raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.{meant}")
+    if extra:
         raise InvalidTable(f"the table has a column {extra[0]!r} that the schema does not name; drop it.")
 
 

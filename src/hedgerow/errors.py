@@ -5,7 +5,7 @@ Anything may import this module; it imports nothing.
 
 
 class HedgerowError(Exception):
-    """Base of every error that Hedgerow raises on purpose."""
+    """Base of the errors that Hedgerow raises on purpose; a parameter of a wrong type is a plain TypeError."""
 
 
 class InvalidSchema(HedgerowError, ValueError):

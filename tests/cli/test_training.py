@@ -50,6 +50,14 @@ def test_that_a_table_has_no_rows_is_told_to_its_owner_alone(study, data):
     assert PrivateTreeClassifier.load("new.json").record_.accounts[0].spent > 0
 
 
+def test_that_no_row_has_a_category_is_told_to_the_owner_alone(study):
+    patients(500).assign(sex="Y").to_csv("strange.csv", index=False)
+    result = hedgerow("train", "strange.csv", "--schema", "schema.toml", "--out", "new.json")
+    assert result.exit_code == 0, result.output
+    assert "no row has one of the categories of 'sex'" in result.stderr
+    assert "categories" not in result.stdout
+
+
 def test_every_parameter_of_the_classifier_is_an_option(study):
     wanted = {
         "epsilon": 2.0, "method": "select", "selector": "exponential", "criterion": "entropy", "budget": "decay",

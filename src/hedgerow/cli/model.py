@@ -79,6 +79,7 @@ def report(
     loaded = load_model(model)
     write_report(loaded, out, None if evaluation is None else _read_evaluation(evaluation, loaded.tree_))
     say(f"The report is in {out}.")
+    warn_if_not_private(loaded.record_)
 
 
 def _print_studies(path: Path, *, as_json: bool) -> None:

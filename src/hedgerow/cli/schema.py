@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from hedgerow.encoding import Codes
+
 schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
 
 HEAD = """\
@@ -123,23 +125,38 @@ def _try_to_read(path: str, schema: Schema) -> None:
     """Read a table; tell the owner of columns that cannot be meant so. A mere hint, for it is about the rows."""
     from hedgerow.tables import TableFile
 
-    file, strange, n_rows = TableFile(path), dict(enumerate(schema.columns)), 0
+    file, strange, n_rows = TableFile(path), StrangeColumns(schema), 0
     with progress(f"reading {file.name}") as done:
         for block in file.blocks(schema, labels=True):
-            for i, column in list(strange.items()):
-                if _is_met(column, block.codes.column(i)):
-                    del strange[i]
+            strange.see(block.codes)
             n_rows += block.codes.n_rows
             done(block.done)
     if not n_rows:
         hint(f"{file.name} has no rows.")
         return
-    for column in strange.values():
-        hint(
-            f"{file.name}: no row has one of the categories of {column.name!r}; are they written differently?"
-            if isinstance(column, Categorical)
-            else f"{file.name}: no {column.name!r} lies between the first and last threshold; is the unit another?"
-        )
+    strange.tell(file.name)
+
+
+class StrangeColumns:
+    """The columns of a table of which no value so far is what the schema expects. For the owner of the rows alone."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._strange = dict(enumerate(schema.columns))
+
+    def see(self, codes: Codes) -> None:
+        """Some more rows."""
+        for i, column in list(self._strange.items()):
+            if _is_met(column, codes.column(i)):
+                del self._strange[i]
+
+    def tell(self, file: str) -> None:
+        """Hint at them."""
+        for column in self._strange.values():
+            hint(
+                f"{file}: no row has one of the categories of {column.name!r}; are they written differently?"
+                if isinstance(column, Categorical)
+                else f"{file}: no {column.name!r} lies between the first and last threshold; is the unit another?"
+            )
 
 
 def _is_met(column: Column, codes: NDArray[Any]) -> bool:

@@ -15,6 +15,7 @@ import typer
 
 from hedgerow.cli.console import AsJson, Force, check_out, file_status, hint, print_json, progress, say
 from hedgerow.cli.model import account_sentence, warn_if_not_private
+from hedgerow.cli.schema import StrangeColumns
 from hedgerow.errors import InvalidTable
 
 if TYPE_CHECKING:
@@ -125,13 +126,16 @@ def _read(files: Sequence[TableFile], schema: Schema) -> tuple[EncodedRows, list
     rows = EncodedRows(schema, None if None in sizes else sum(size or 0 for size in sizes))
     holders = []
     for file in files:
-        start = len(rows)
+        start, strange = len(rows), StrangeColumns(schema)
         with progress(f"reading {file.name}") as done:
             for block in file.blocks(schema, labels=True):
                 rows.append(block)
+                strange.see(block.codes)
                 done(block.done)
         if len(rows) == start:  # an error would tell whoever waits for the model
             hint(f"{file.name} has no rows; the tree is trained as if it had some.")
+        else:
+            strange.tell(file.name)
         holders.append(np.arange(start, len(rows), dtype=np.int32))
     return rows, holders if len(files) > 1 else None
 
