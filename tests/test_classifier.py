@@ -352,7 +352,7 @@ def test_a_schema_from_data_is_for_fit_alone():
 
 def test_a_misspelt_column_is_named():
     table, labels = patients()
-    with pytest.raises(InvalidTable, match="lacks the column 'age' of the schema. It has 'Age', which"):
+    with pytest.raises(InvalidTable, match=r"lacks the column 'age' of the schema. It has 'Age', which"):
         exact().fit(table.rename(columns={"age": "Age"}), labels)
 
 
