@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from numbers import Integral, Real
@@ -237,6 +237,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def plan(self, n_holders: int = 1) -> Plan:
         """What training would do, from public facts alone: nothing is read, nothing is spent."""
         self._check_parameters()
+        check_number(
+            "n_holders", n_holders, lambda v: v >= 1, "a number of data holders, at least 1", Integral
+        )
         return make_plan(self._need_schema(), self._wishes(n_holders))
 
     # ---- Predicting ----
@@ -531,8 +534,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         is_known = self.schema is None or (isinstance(self.schema, str) and self.schema == FROM_DATA)
         if not is_known and not isinstance(self.schema, Schema):
             raise TypeError(f'schema={self.schema!r}; pass a Schema, or "{FROM_DATA}" for public data.')
-        _check_number(
-            "epsilon", self.epsilon, lambda v: v > 0, "a positive number, or math.inf for no privacy"
+        check_number(
+            "epsilon", self.epsilon, lambda v: v > 0, "a positive number, or inf for no privacy"
         )
         for name, allowed in (
             ("method", METHODS),
@@ -546,20 +549,23 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             if not isinstance(value, str) or value not in allowed:
                 raise InvalidParameter(f"{name}={value!r}; choose one of {', '.join(map(repr, allowed))}.")
         if self.leaf_fraction is not None:
-            _check_number(
-                "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1, or None"
+            check_number(
+                "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1, or left out"
             )
-        _check_number("max_splits", self.max_splits, lambda v: v >= 1, "an integer of at least 1", Integral)
+        check_number("max_splits", self.max_splits, lambda v: v >= 1, "an integer of at least 1", Integral)
         for name, least in (("max_depth", 1), ("max_rows", 1), ("random_state", 0)):
             if (value := getattr(self, name)) is not None:
-                expected = f"an integer of at least {least}, or None"
-                _check_number(name, value, lambda v, least=least: v >= least, expected, Integral)
+                expected = f"an integer of at least {least}, or left out"
+                check_number(name, value, least.__le__, expected, Integral)
         for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
-                _check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or None")
+                check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or left out")
 
 
-def _check_number(name: str, value: Any, is_valid: Any, expected: str, kind: type = Real) -> None:
+def check_number(
+    name: str, value: Any, is_valid: Callable[[Any], bool], expected: str, kind: type = Real
+) -> None:
+    """Refuse a parameter that is no number, or none that would do; the error says what would."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}; it must be {expected}.")
     if not is_valid(value):

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.classifier import METHODS, PrivateTreeClassifier
+from hedgerow.classifier import METHODS, PrivateTreeClassifier, check_number
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, column_places
 from hedgerow.errors import InvalidParameter
+from hedgerow.files import replacing
 from hedgerow.schema import Categorical, Schema
 from hedgerow.theory import log_splits_for_error, rows_for_our_tree, rows_for_tree
 
@@ -49,8 +51,11 @@ class Signal:
     weight: float = 0.7  # of a voter, compared with the one before it
 
     def __post_init__(self) -> None:
-        _check("ceiling", self.ceiling, 0 < self.ceiling <= 1, "a share of the rows, above 0 and at most 1")
-        _check("informative", self.informative, self.informative >= 1, "a number of columns, at least 1")
+        share = "a share of the rows, above 0 and at most 1"
+        check_number("ceiling", self.ceiling, lambda v: 0 < v <= 1, share)
+        check_number(
+            "informative", self.informative, lambda v: v >= 1, "a number of columns, at least 1", Integral
+        )
 
     def __str__(self) -> str:
         deciders = "1 column decides" if self.informative == 1 else f"{self.informative} columns decide"
@@ -63,7 +68,9 @@ class Population:
     def __init__(self, schema: Schema, signal: Signal, rng: np.random.Generator) -> None:
         k = schema.n_classes
         is_possible = k == 1 or signal.ceiling >= 1 / k
-        _check("ceiling", signal.ceiling, is_possible, f"at least 1/{k}, which guessing reaches")
+        check_number(
+            "ceiling", signal.ceiling, lambda _: is_possible, f"at least 1/{k}, which guessing reaches"
+        )
         self.schema = schema
         self._signal = signal
         self._rng = rng
@@ -254,7 +261,8 @@ class Forecast:
         panels[1].set(xlabel=f"rows a holder, epsilon {self.epsilon:g}")
         panels[1].tick_params(axis="x", rotation=30)
         panels[0].legend(frameon=False)
-        figure.savefig(path, dpi=160)
+        with replacing(path) as file:
+            figure.savefig(file, format=Path(path).suffix[1:] or None, dpi=160)
 
 
 def plan(
@@ -285,16 +293,23 @@ def plan(
         (0.8, True)
     """
     signal = Signal() if signal is None else signal
+    if not isinstance(signal, Signal):
+        raise TypeError(f"signal={signal!r}; pass a Signal.")
     signal = replace(signal, informative=min(signal.informative, len(schema.columns)))
-    _check("rows", rows, rows >= 1, "the number of rows of one holder, at least 1")
-    _check("holders", holders, holders >= 1, "a number of data holders, at least 1")
-    _check("epsilon", epsilon, 0 < epsilon < math.inf, "a positive number")
-    _check("target", target, 0 < target <= 1, "an accuracy, above 0 and at most 1")
-    _check("runs", runs, runs >= 2, "at least 2, or there is no standard error")
+    check_number("rows", rows, lambda v: v >= 1, "the number of rows of one holder, at least 1", Integral)
+    check_number("holders", holders, lambda v: v >= 1, "a number of data holders, at least 1", Integral)
+    check_number("epsilon", epsilon, lambda v: 0 < v < math.inf, "a positive number")
+    check_number("target", target, lambda v: 0 < v <= 1, "an accuracy, above 0 and at most 1")
+    check_number("runs", runs, lambda v: v >= 2, "at least 2, or there is no standard error", Integral)
     if method not in METHODS:
         raise InvalidParameter(f"method={method!r}; choose one of {', '.join(METHODS)}.")
     most = min(MOST_CELLS // len(schema.columns), MAX_ROWS) // holders
-    _check("rows", rows, rows <= most, f"at most {most:,} for so many columns and holders, to be simulated")
+    check_number(
+        "rows",
+        rows,
+        lambda v: v <= most,
+        f"at most {most:,} for so many columns and holders, to be simulated",
+    )
     usual = USUAL_CELLS // len(schema.columns) // holders
     sizes = sorted({max(1, round(rows * factor)) for factor in FACTORS if rows * factor <= max(usual, rows)})
     settings = [(epsilon * factor, rows) for factor in FACTORS]
@@ -360,8 +375,3 @@ def _asked(schema: Schema, epsilon: float, holders: int, method: str, target: fl
 
 def _rows(number: float) -> str:
     return f"{number:,.0f} rows" if number < 1e6 else f"{number:.0e} rows"
-
-
-def _check(name: str, value: object, is_valid: bool, expected: str) -> None:
-    if not is_valid:
-        raise InvalidParameter(f"{name}={value!r}; it must be {expected}.")

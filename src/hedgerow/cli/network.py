@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from hedgerow.cli.console import say
+from hedgerow.errors import HedgerowError
 from hedgerow.files import write_text
 
 app = typer.Typer(help="Learn a tree between real data holders, over NVIDIA FLARE.", no_args_is_help=True)
@@ -78,7 +79,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Made-up patients, of all hospitals together.")] = 20_000,
     method: Annotated[str, typer.Option(help="auto, local, noisy_columns or noisy_counts.")] = "auto",
 ) -> None:
-    """A server and four hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
+    """A server and some hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
     from hedgerow.datasets import synthetic_hospitals
     from hedgerow.network.flare.demo import demo as run_demo
 
@@ -101,6 +102,7 @@ def stop(kit: Kit = Path()) -> None:
     """Stop the server or a site; a study that was under way can be resumed."""
     from hedgerow.network.flare import processes
 
+    _check_kit(kit)
     say("stopped" if processes.stop(kit) else "it was not running")
 
 
@@ -109,6 +111,7 @@ def status(kit: Kit = Path()) -> None:
     """Is the server or the site up? Exits with 1 if not."""
     from hedgerow.network.flare import processes
 
+    _check_kit(kit)
     now = processes.status(kit)
     if now.process is None:
         say("not running")
@@ -143,10 +146,19 @@ def learn(
 
 @app.command()
 def resume(
-    study_file: StudyFile, kits: Kits = None, out: Annotated[Path | None, typer.Option()] = None
+    study_file: StudyFile,
+    kits: Kits = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")] = None,
 ) -> None:
     """Go on with a study that was interrupted. What was answered before is not asked or charged again."""
     learn(study_file, kits, out)
+
+
+def _check_kit(kit: Path) -> None:
+    if not (kit / "startup").is_dir():
+        raise HedgerowError(
+            f"{kit} is no kit: there is no folder startup in it; name one that `provision` made."
+        )
 
 
 def _kits(study_file: Path, kits: Path | None) -> Path:

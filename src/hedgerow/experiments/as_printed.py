@@ -1,7 +1,8 @@
 """The paper's algorithms with the noise that the paper prints. NOT PRIVATE, whatever epsilon they are given.
 
 Only for redrawing the published curves: the noise is scaled by exact numbers of rows, and the noisy gain of a
-winner is used as if it were free (docs/privacy.md says what either costs). Exact counts and NumPy's noise meet
+winner is used as if it were free (docs/privacy.md says what either costs). What the paper leaves open is done as its
+authors' code does it (docs/reproduction.md). Exact counts and NumPy's noise meet
 here, as nowhere else outside `holder`; only experiments may import this module.
 """
 
