@@ -171,7 +171,9 @@ def test_every_option_of_the_command_reaches_the_plan(tmp_path):
     assert json.loads(told.stdout) == json.loads(json.dumps(expected))
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": "1"}, {"rows": 2.5}, {"signal": 0.5}, {"runs": True}, {"holders": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": "1"}, {"rows": 2.5}, {"signal": 0.5}, {"runs": True}, {"holders": None}]
+)
 def test_a_parameter_of_the_wrong_kind_is_named(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(TypeError, match=f"{name}={value!r}; "):

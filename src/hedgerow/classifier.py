@@ -534,9 +534,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         is_known = self.schema is None or (isinstance(self.schema, str) and self.schema == FROM_DATA)
         if not is_known and not isinstance(self.schema, Schema):
             raise TypeError(f'schema={self.schema!r}; pass a Schema, or "{FROM_DATA}" for public data.')
-        check_number(
-            "epsilon", self.epsilon, lambda v: v > 0, "a positive number, or inf for no privacy"
-        )
+        check_number("epsilon", self.epsilon, lambda v: v > 0, "a positive number, or inf for no privacy")
         for name, allowed in (
             ("method", METHODS),
             ("selector", tuple(SELECTORS)),

@@ -103,8 +103,9 @@ def test_an_entitys_noise_is_laplace_of_its_nodes_scale():
         assert abs(drawn.mean()) < 6 * scale * math.sqrt(2 / 200_000)
 
 
-def test_each_entity_publishes_a_noisy_count_between_0_and_its_number_of_rows():
-    n, scale = 200_000, 3.0
+@pytest.mark.parametrize("scale", [3.0, 1e8, 1e13])
+def test_each_entity_publishes_a_noisy_count_between_0_and_its_number_of_rows(scale):
+    n = 200_000
     counts = [np.full((1, n), 4), np.full((1, n), 1)]
 
     class Two(Entities):

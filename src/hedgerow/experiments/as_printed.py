@@ -29,6 +29,7 @@ IntArray = NDArray[np.int64]
 
 ROOT = 0
 ENTROPY = int(Criterion.entropy)
+HOPELESS = 1e9  # noise so many times as wide as the table leaves one count in a billion between its ends
 AT_ONCE = 8  # noise makes deep nodes look better than all that is known, so looking far ahead is in vain
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -115,7 +116,10 @@ class Entities:
         total = np.zeros(counts[0].shape)
         for exact, n_rows in zip(counts, self.n_rows, strict=True):
             flat = exact.reshape(len(exact), -1)
-            _add_noisy(flat, scale, float(n_rows), self.rng.random(flat.shape), total.reshape(flat.shape))
+            n_deep = int((scale > HOPELESS * n_rows).sum())
+            uniform = self.rng.random((len(flat) - n_deep, flat.shape[1]))
+            coins = self.rng.integers(0, 2, (n_deep, flat.shape[1]), dtype=np.bool_)
+            _add_noisy(flat, scale, float(n_rows), uniform, coins, total.reshape(flat.shape))
         return total
 
 
@@ -251,23 +255,35 @@ def _report_noisy_max(entities: Entities, rows: GroupedRows, nodes: IntArray, al
 
 @compiled
 def _add_noisy(
-    counts: IntArray, scale: FloatArray, most: float, uniform: FloatArray, total: FloatArray
+    counts: IntArray,
+    scale: FloatArray,
+    most: float,
+    uniform: FloatArray,
+    coins: NDArray[np.bool_],
+    total: FloatArray,
 ) -> None:
     """Add counts [node, place] with Laplace noise, put between 0 and `most`, to `total`.
 
     Noise is the inverse of its distribution function at a uniform number. In its tails every count ends up at 0 or at
-    `most`, whatever it was; deep in a tree nearly all of the noise is tails.
+    `most`, whatever it was; deep in a tree nearly all of the noise is tails, and at last a coin says as much.
     """
     n_nodes, n_places = counts.shape
+    shallow, deep = 0, 0
     for node in range(n_nodes):
+        if scale[node] > HOPELESS * most:
+            for i in range(n_places):
+                total[node, i] += most * coins[deep, i]
+            deep += 1
+            continue
         tail = 0.5 * np.exp(-most / scale[node])
         for i in range(n_places):
-            u = uniform[node, i]
+            u = uniform[shallow, i]
             noisy = most if u > 0.5 else 0.0
             if tail <= u <= 1.0 - tail:
                 noise = -np.log(2.0 - 2.0 * u) if u > 0.5 else np.log(2.0 * u)
                 noisy = min(max(counts[node, i] + scale[node] * noise, 0.0), most)
             total[node, i] += noisy
+        shallow += 1
 
 
 @compiled
