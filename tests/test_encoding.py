@@ -422,6 +422,8 @@ ROWS = {"age": [1.0, 2.0], "town": ["Bern", "Brno"]}
         (np.array(SECRET), ["two dimensions", "this has 0"]),
         (np.ones((2, 3)), ["3 columns", "the schema 2: age, town"]),
         ([[1.0], [1.0, 2.0]], ["different lengths"]),
+        ([SECRET, SECRET], ["two dimensions", "this has 1"]),
+        ([{"age": SECRET}], ["two dimensions", "this has 1"]),
         (pd.Series([1.0]), ["pandas, Polars or Arrow", "Series"]),
         (pl.DataFrame(ROWS).lazy(), ["pandas, Polars or Arrow", "LazyFrame"]),
         (None, ["NoneType"]),

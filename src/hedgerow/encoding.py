@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Number
@@ -330,7 +329,7 @@ def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
 def as_matrix(table: Any) -> NDArray[Any]:
     """A table without names as an array [row, column]."""
     array = _array(table, "a table")
-    if array.ndim == 1 and array.dtype.kind == "O" and any(isinstance(v, Sequence) for v in array.tolist()):
+    if array.ndim == 1 and any(isinstance(row, list | tuple | np.ndarray) for row in array.tolist()):
         raise InvalidTable("a table has rows of different lengths.")
     if array.ndim != 2:
         raise InvalidTable(

@@ -124,9 +124,8 @@ class Entities:
 
 
 Chosen = tuple[IntArray, FloatArray]  # a split and its noisy gain, for each node
-PrivateSplit = Callable[
-    [Entities, IntArray, FloatArray, FloatArray], Chosen
-]  # of nodes of about so many rows
+# Asked about nodes, each with its alpha and its noisy number of rows.
+PrivateSplit = Callable[[Entities, IntArray, FloatArray, FloatArray], Chosen]
 
 
 def single_machine(entities: Entities, nodes: IntArray, alpha: FloatArray, _: FloatArray) -> Chosen:
