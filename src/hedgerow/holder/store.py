@@ -84,7 +84,7 @@ class Store:
         """What each study may spend."""
         with _Connection(self.path) as database:
             terms = database.all("SELECT name, terms FROM studies")
-        return {name: Fraction(_read(text)["epsilon"]) for name, text in terms}
+        return {name: Fraction(_read(text).get("epsilon", 0)) for name, text in terms}
 
     def open_study(self, grant: StudyGrant) -> StoredStudy:
         """The journal of a study, begun or continued; refused while anybody else has it open."""
