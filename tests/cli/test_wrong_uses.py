@@ -44,6 +44,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
         ("train", "rows.csv", "other.csv", *TRAIN[2:], "--method=select"),
         "method='select' selects at one holder, but there are 2",
     ),
+    "a comparison on no data set": (("compare", "--dataset", "foo"), "there is no 'foo'; choose from adult"),
     "a table given twice": (("train", "rows.csv", "./rows.csv", *TRAIN[2:]), "rows.csv is given twice"),
     "a folder for a table": (("train", "folder.csv", *TRAIN[2:]), "folder.csv is a folder"),
     "a folder for a Parquet file": (("train", "folder.parquet", *TRAIN[2:]), "folder.parquet is a folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -32,9 +33,8 @@ def reproduce(
     """Learn the trees of the paper's figures, draw them, and check what the paper says about them."""
     from hedgerow.experiments import cells, plots, runner, statements
 
-    for chosen, known in ((dataset, cells.DATASETS), (version, cells.VERSIONS)):
-        if unknown := set(chosen or ()) - set(known):
-            raise typer.BadParameter(f"there is no {min(unknown)!r}; choose from {', '.join(known)}.")
+    _check_names(dataset, cells.DATASETS)
+    _check_names(version, cells.VERSIONS)
     statements.page_of(out)  # refuses now what would be refused at the end
     if not report:
         wanted = cells.cells_of(
@@ -67,8 +67,16 @@ def compare(
     ] = Path("comparison"),
 ) -> None:
     """Compare with other libraries: same rows, same epsilons; accuracy, AUC and time."""
+    from hedgerow.datasets import NAMES, check_files
     from hedgerow.experiments import comparison, statements
 
+    _check_names(dataset, NAMES)
     statements.page_of(out)
+    check_files(dataset or comparison.DATASETS)
     page = comparison.compare(tuple(dataset or comparison.DATASETS), runs, python, out, console)
     say(f"The table and the plot are in {page}.")
+
+
+def _check_names(chosen: Sequence[str] | None, known: Sequence[str]) -> None:
+    if unknown := set(chosen or ()) - set(known):
+        raise typer.BadParameter(f"there is no {min(unknown)!r}; choose from {', '.join(known)}.")

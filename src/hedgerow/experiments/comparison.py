@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from hedgerow.classifier import PrivateTreeClassifier
-from hedgerow.datasets import Dataset, check_files, load, schema
+from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.experiments import _other_libraries
 from hedgerow.experiments.accuracy import Encoded, scores
@@ -109,9 +109,6 @@ class Plain:
 
 def compare(names: Sequence[str], runs: int, python: str | None, out: Path, console: Console) -> Path:
     """Fit everything that the CSV does not have yet, then write the plot and the page beside `out`."""
-    for name in names:
-        schema(name)  # refuses a name that is none
-    check_files(names)
     out.mkdir(parents=True, exist_ok=True)
     done = finished(out / CSV)
     with progress_bars() as progress:
