@@ -295,7 +295,7 @@ def test_rows_encoded_beforehand_give_the_same_tree():
     table, labels = patients()
     codes, numbers = encode(table, SCHEMA), encode_labels(labels, SCHEMA)
     assert exact().fit_codes(codes, numbers).tree_ == exact().fit(table, labels).tree_
-    with pytest.raises(SchemaMismatch, match="fit_codes needs the schema"):
+    with pytest.raises(SchemaMismatch, match="is for `fit` alone"):
         exact(schema="from_data").fit_codes(codes, numbers)
 
 

@@ -209,25 +209,25 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         are kept a second time, ordered by columns, and cannot be changed from then on.
         """
         self._check_parameters()
-        if not isinstance(self.schema, Schema):
-            raise SchemaMismatch("fit_codes needs the schema that the rows were encoded by.")
+        schema = self._need_schema()
         _check_lengths(codes, labels)
         if holders is None:
-            return self._fit_grouped([GroupedRows(codes, labels, self.schema)])
+            return self._fit_grouped([GroupedRows(codes, labels, schema)])
         dealt = [np.asarray(rows) for rows in holders]
         if dealt:
             check_rows(np.concatenate(dealt), codes.n_rows)
-        return self._fit_grouped([GroupedRows(codes, labels, self.schema, rows) for rows in dealt])
+        return self._fit_grouped([GroupedRows(codes, labels, schema, rows) for rows in dealt])
 
     def _fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
         """Learn from each holder's rows as exact counts are made of them; that no row is there twice is up to the caller."""
         with self._unchanged_if_refused():
             self._check_parameters()
-            if not isinstance(self.schema, Schema) or any(rows.schema != self.schema for rows in tables):
+            schema = self._need_schema()
+            if any(rows.schema != schema for rows in tables):
                 raise SchemaMismatch("the tree needs the schema that the rows were encoded by.")
             if not tables:
                 raise InvalidTable("there are no holders; give the rows of one at least.")
-            self.n_features_in_ = len(self.schema.columns)
+            self.n_features_in_ = len(schema.columns)
             self._forget_names()
             self._settle_schema(None, None)
             plan = make_plan(self.schema_, self._wishes(len(tables)))
@@ -514,10 +514,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self.schema
 
     def _settle_schema(self, X: Any, y: Any) -> None:
-        if self.schema is None:
-            raise SchemaMismatch(HOW_TO_WRITE_A_SCHEMA)
-        if isinstance(self.schema, Schema):
-            self.schema_ = self.schema
+        if self.schema != FROM_DATA:
+            self.schema_ = self._need_schema()
         else:
             if math.isfinite(self.epsilon):
                 warnings.warn(
