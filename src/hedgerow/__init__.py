@@ -42,7 +42,7 @@ _LATER = {"PrivateTreeClassifier": "hedgerow.classifier", "plan": "hedgerow.fore
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn takes half a second to import; who only writes schemas does not wait for it.
+    # Compiled code and scikit-learn take half a second to import; who only writes schemas does not wait for them.
     if name in _LATER:
         from importlib import import_module
 

@@ -15,8 +15,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
@@ -26,6 +24,7 @@ from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows, check_rows
 from hedgerow.holder.desk import QUERIES, Desk
 from hedgerow.holder.holder import Holder
+from hedgerow.later import imported_later
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
@@ -36,6 +35,11 @@ from hedgerow.record import Record
 from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree, parse_json
+
+# Three fifths of the time of importing it, for two functions that nothing here calls.
+with imported_later("scipy.stats", "pandas"):
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 FROM_DATA = "from_data"
 FROM_ROWS = "the schema was read from the rows"
