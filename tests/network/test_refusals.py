@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hedgerow import Categorical, Schema
 from hedgerow.cli import app
 
-from .conftest import HOLDERS, Federation, until
+from .conftest import HOLDERS, Federation, free_ports, until
 
 pytestmark = pytest.mark.network
 
@@ -139,6 +139,44 @@ def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation:
     assert last.startswith("refused")
     assert federation.spent("hill", study.name) == pytest.approx(0.191)
     assert federation.process_of("hill") == process
+
+
+def test_nothing_that_a_kit_brings_is_run(federation: Federation, tmp_path: Path):
+    from hedgerow.network.flare import kits, processes
+    from hedgerow.network.flare.workspace import RESOURCES
+
+    [port] = free_ports(1)
+    kits.provision(replace(federation.study, holders=("lake",), port=port), tmp_path / "kits")
+    kit = tmp_path / "kits" / "lake"
+    assert not list(kit.rglob("*.sh"))
+    done = tmp_path / "done"
+    done.mkdir()
+
+    def plant(where: str) -> None:
+        """A script, a module, or a component, which leaves a trace if it is used."""
+        path, trace = kit / where, done / where.replace("/", "-")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        component = {"id": "metrics", "path": "subprocess.Popen", "args": {"args": ["touch", str(trace)]}}
+        texts = {
+            ".sh": f"#!/bin/sh\ntouch '{trace}'\n",
+            ".py": f"open({str(trace)!r}, 'w')\n",
+            ".json": json.dumps(RESOURCES | {"components": [*RESOURCES["components"], component]}),
+        }
+        path.write_text(texts[path.suffix])
+        path.chmod(0o755)
+
+    folders = ("", "startup/", "local/", "run/", "run/startup/", "run/local/", "run/local/custom/")
+    for folder in folders:
+        for name in ("sub_start.sh", "json.py", "sitecustomize.py", "resources.json", "evil__resources.json"):
+            plant(folder + name)
+    processes.start(kit)
+    try:
+        # The client has been configured when it writes its log; nobody listens, so it goes no further.
+        until((kit / "run" / "log.txt").is_file, 60)
+        until(lambda: "the server cannot be reached" in (kit / "console.log").read_text(), 60)
+    finally:
+        processes.stop(kit)
+    assert not list(done.iterdir())
 
 
 def test_a_certificate_of_another_network_is_refused(federation: Federation, tmp_path: Path):

@@ -1,9 +1,14 @@
 """The network between real data holders: NVIDIA FLARE carries the messages, with mutual TLS.
 
 `study` is what all parties agree on, `site` what one holder allows, `kits` makes the folders they start from.
-`executor` answers at a site behind `guard`, `controller` asks at the server, `console` submits jobs and watches
-them. FLARE itself is imported by `guard`, `executor`, `controller`, `kits` and `console` only.
+`executor` answers at a site behind `guard`, in a `workspace` that the holder's installation writes; `controller` asks
+at the server, `console` submits jobs and watches them. FLARE itself is imported by these and by `kits` only.
 """
+
+import re
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 HELLO = "hedgerow.hello"
 SEEDED = "seeded"  # the greeting of a holder whose noise protects nobody

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hedgerow.errors import HedgerowError
+from hedgerow.network.flare import HOST, NAME
 
 
 class InvalidKit(HedgerowError):
@@ -44,19 +45,47 @@ def check_certificate(kit: Path) -> datetime:
     return until
 
 
+def name_of(kit: Path) -> str:
+    """The holder whose kit it is, by its certificate."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    path = kit / "startup" / "client.crt"
+    try:
+        subject = x509.load_pem_x509_certificate(path.read_bytes()).subject
+    except (OSError, ValueError) as error:
+        raise InvalidKit(f"{kit} is not the kit of a holder: it has no certificate.") from error
+    names = [str(one.value) for one in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if len(names) != 1 or not NAME.fullmatch(names[0]):
+        raise InvalidKit(f"{path} does not name a holder.")
+    return names[0]
+
+
+def server_of(kit: Path) -> tuple[str, int]:
+    """Host and port of the server that a holder's kit is for."""
+    path = kit / "startup" / "fed_client.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        host, _, port = config["servers"][0]["service"]["target"].rpartition(":")
+        if HOST.fullmatch(host) and 0 < int(port) < 2**16:
+            return host, int(port)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass
+    raise InvalidKit(f"{path} does not say where the server is.")
+
+
 def knock(kit: Path, seconds: float = 3.0) -> None:
     """See whether the server and a holder's kit accept each other; raises with the reason if they do not.
 
     Raises `OSError` if the server cannot be reached. FLARE tries again and again in all these cases, and says little.
     """
     startup = kit / "startup"
-    config = json.loads((startup / "fed_client.json").read_text(encoding="utf-8"))
-    host, _, port = config["servers"][0]["service"]["target"].rpartition(":")
+    host, port = server_of(kit)
     context = ssl.create_default_context(cafile=startup / "rootCA.pem")
     context.load_cert_chain(startup / "client.crt", startup / "client.key")
     try:
         with (
-            socket.create_connection((host, int(port)), timeout=10) as plain,
+            socket.create_connection((host, port), timeout=10) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
             secure.settimeout(seconds)

@@ -36,7 +36,7 @@ class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped
         if event_type != EventType.START_RUN:
             return
         engine = fl_ctx.get_engine()
-        path = Path(engine.get_workspace().get_site_config_dir()) / POLICY_FILE
+        path = Path(engine.get_workspace().get_root_dir()).parent / "local" / POLICY_FILE
         try:
             self._site = Site(path)
         except Exception as error:  # noqa: BLE001 - whatever it is, it stays on this console

@@ -3,7 +3,7 @@
 FLARE 2.9 asks a site's authorization.json about a message only if the message says that it should, and among
 the messages are reading files (cat, grep) and setting up logging, which builds any class. A holder does not trust
 the server that far. So a site takes the few kinds of message that a study needs, and of jobs Hedgerow's own only,
-whatever they are called. Started by the kit's script as `python -m hedgerow.network.flare.guard site ...`.
+whatever they are called. Started as `python -m hedgerow.network.flare.guard site ...` by `processes`.
 """
 
 from __future__ import annotations

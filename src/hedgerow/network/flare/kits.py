@@ -1,7 +1,8 @@
 """Startup kits: one folder for the server, one for the coordinator's console, one for each holder.
 
-FLARE makes the certificates, offline. What may happen at each place is written here, as narrow as the study
-needs: no code from jobs, only our two classes, no shell, no logs to the server, nothing in shared folders.
+FLARE makes the certificates, offline. What may happen at the server is written here, as narrow as a study needs: no
+code from jobs, only our controller, no shell, no logs, nothing in shared folders. A holder's kit has nothing that
+is run: what its site may do is the holder's own to say (`workspace`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import CONTROLLER, EXECUTOR, GUARD
+from hedgerow.network.flare import CONTROLLER
 from hedgerow.network.flare.site import POLICY_FILE
 from hedgerow.network.flare.study import Study
+from hedgerow.network.flare.workspace import permissions, write_json
 
 AUTHORITY = "authority"
 SERVER = "server"
 CONSOLE = "console"
-LAUNCHER = f"{GUARD}.GuardedLauncher"
 CONSOLE_USER = "coordinator@hedgerow.invalid"
 
 
@@ -44,7 +45,8 @@ def provision(study: Study, folder: Path, *, renew: bool = False) -> list[Path]:
         shutil.rmtree(kit / "startup", ignore_errors=True)
         shutil.move(new / "startup", kit / "startup")
         if name not in {SERVER, CONSOLE}:
-            _adapt(kit / "startup" / "sub_start.sh")
+            for script in (kit / "startup").glob("*.sh"):
+                script.unlink()  # a holder runs nothing of a kit
         if not (kit / "local").exists():
             shutil.move(new / "local", kit / "local")
             _write_policies(study, name, kit)
@@ -106,47 +108,22 @@ def _write_policies(study: Study, name: str, kit: Path) -> None:
     if name == CONSOLE:
         _text(kit / "README.txt", _ABOUT_CONSOLE)
         return
-    resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
     if name == SERVER:
-        _json(local / "resources.json", _server_resources(resources))
-        _json(local / "authorization.json", _permissions(view="any"))
+        resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
+        write_json(local / "resources.json", _server_resources(resources))
+        write_json(local / "authorization.json", permissions(view="any"))
         settle(kit)
         _text(kit / "README.txt", _ABOUT_SERVER.format(study=study, logs=_ABOUT_LOGS))
     else:
-        _json(local / "resources.json", _site_resources(resources))
-        _json(local / "authorization.json", _permissions(view="none"))
+        (local / "log_config.json.default").unlink()
         study.schema.save(local / "schema.toml")
         _text(local / POLICY_FILE, _POLICY.format(study=study))
         _text(
             kit / "README.txt",
-            _ABOUT_SITE.format(study=study, name=name, policy=POLICY_FILE, logs=_ABOUT_LOGS),
+            _ABOUT_SITE.format(study=study, name=name, policy=POLICY_FILE),
         )
     for sample in ("privacy.json.sample", "resources.json.default", "authorization.json.default"):
         (local / sample).unlink(missing_ok=True)
-
-
-def _adapt(script: Path) -> None:
-    """A site starts behind our guard, and says every 3 seconds, not 10, that it is there."""
-    text = script.read_text(encoding="utf-8")
-    guarded = text.replace("-m nvflare.private.fed.app.client.client_train", f"-m {GUARD} site")
-    if guarded == text:
-        raise HedgerowError("this version of FLARE starts sites in another way; Hedgerow cannot guard them.")
-    guarded = guarded.replace("config_folder=config", "config_folder=config heart_beat_interval=3")
-    script.write_text(guarded, encoding="utf-8")
-
-
-def _site_resources(resources: dict[str, Any]) -> dict[str, Any]:
-    """FLARE's defaults, without its log streamer and with our executor as the only class of a job."""
-    components = [c for c in resources["components"] if c["id"] != "site_log_streamer"]
-    for component in components:
-        if component["id"] == "process_launcher":
-            component["path"] = LAUNCHER
-    return resources | {
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [EXECUTOR],
-        "allow_log_streaming": False,
-        "components": components,
-    }
 
 
 def _server_resources(resources: dict[str, Any]) -> dict[str, Any]:
@@ -168,39 +145,12 @@ def settle(kit: Path) -> None:
     """
     path = kit / "local" / "resources.json"
     resources = json.loads(path.read_text(encoding="utf-8"))
-    if "snapshot_persistor" not in resources:
-        return  # a holder's
     storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
     storage["root_dir"] = str(kit.resolve() / "snapshots")
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(kit.resolve() / "jobs")
-    _json(path, resources)
-
-
-def _permissions(view: str) -> dict[str, Any]:
-    """The coordinator may submit and stop its own jobs. Nobody may send code, use a shell or see errors."""
-    return {
-        "format_version": "1.0",
-        "permissions": {
-            "lead": {
-                "submit_job": "any",
-                "clone_job": "none",
-                "manage_job": "n:submitter",
-                "download_job": "none",
-                "app_command": "n:submitter",
-                "view": view,
-                "operate": "none",
-                "shell_commands": "none",
-                "byoc": "none",
-                "server-predeployed-flwr": "none",
-            }
-        },
-    }
-
-
-def _json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_json(path, resources)
 
 
 def _text(path: Path, content: str) -> None:
@@ -260,12 +210,12 @@ The site of holder {name}. Its rows stay here; it answers questions with noise, 
 1. Put the name of your data file into local/{policy} and grant the study its epsilon there.
 2. `hedgerow network site check` in this folder says what you are about to allow.
 3. `hedgerow network start` in this folder. The site calls the server {study.server}; nobody calls the site.
-startup/  client.crt, client.key, rootCA.pem: mutual TLS (keep the key to yourself); fed_client.json: the server;
-          start.sh, sub_start.sh, stop_fl.sh: FLARE's own way to start and stop.
-local/    {policy}: what you allow; schema.toml: what is public about the rows;
-          resources.json: only Hedgerow's executor may run, no logs to the server;
-          authorization.json: no code from jobs, no shell; log_config.json.default: FLARE's logging.
-journal/  (once there is one) studies.db: every charge and every answer that has left this site, with SQLite's own
-          files beside it and one that ends in .lock for each study.
-transfer/ FLARE's own working folder.
-{logs}"""
+startup/  client.crt, client.key, rootCA.pem: mutual TLS (keep the key to yourself); fed_client.json: the server.
+          Nothing in a kit is run: whoever made it need not be trusted with the rows.
+local/    {policy}: what you allow; schema.toml: what is public about the rows.
+journal/  (once there is one) studies.db: every charge and every answer that has left this site, and beside it
+          files that end in .lock, one for each study.
+run/      (once it has been started) FLARE's working folder and logs, written anew at each start: only Hedgerow's
+          executor may run, no code from jobs, no shell, no logs to the server.
+console.log, hedgerow.pid: what the running process says, and its number.
+"""

@@ -14,6 +14,8 @@ from pathlib import Path
 from hedgerow.errors import HedgerowError
 from hedgerow.network.flare import GUARD
 from hedgerow.network.flare.kits import settle
+from hedgerow.network.flare.site import POLICY_FILE
+from hedgerow.network.flare.workspace import RUN, lay_out
 
 PID_FILE = "hedgerow.pid"
 CONSOLE_FILE = "console.log"
@@ -37,19 +39,24 @@ class Status:
 
 def start(kit: Path) -> int:
     """Start the kit's process in the background; what it says goes to `console.log` in the kit."""
-    script = kit / "startup" / "sub_start.sh"
-    if not script.is_file():
-        raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
     if (running := status(kit).process) is not None:
         raise RunsAlready(f"{kit.name} runs already, as process {running}.")
-    settle(kit)
-    # The kit's script calls python3: ours, which has FLARE and Hedgerow.
+    script = kit / "startup" / "sub_start.sh"
+    if (kit / "local" / POLICY_FILE).is_file():  # a holder's, whatever else is in it
+        stop(kit)  # jobs that have outlived their site: they would write into the workspace
+        command, folder, settings = lay_out(kit), kit / RUN, {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
+    elif script.is_file():
+        settle(kit)
+        command, folder, settings = [str(script.resolve()), "--once"], kit, {}
+    else:
+        raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
+    # The server's script, and FLARE for its jobs, call python3: ours, which has FLARE and Hedgerow.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     with (kit / CONSOLE_FILE).open("ab") as console:
-        process = subprocess.Popen(  # noqa: S603 - a kit's own script
-            [str(script.resolve()), "--once"],
-            cwd=kit,
-            env=os.environ | {"PATH": path},
+        process = subprocess.Popen(  # noqa: S603 - the server's own script, or ours
+            command,
+            cwd=folder,
+            env=os.environ | settings | {"PATH": path},
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
@@ -82,8 +89,8 @@ def stop(kit: Path, seconds: float = 10.0) -> bool:
 
 
 def _jobs_of(kit: Path) -> tuple[int, ...]:
-    """Job processes name the kit's folder on their command line; FLARE starts them in sessions of their own."""
-    found = []
+    """Job processes name their workspace on their command line; FLARE starts them in sessions of their own."""
+    found, workspaces = [], {str(kit.resolve()), str(kit.resolve() / RUN)}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -92,7 +99,7 @@ def _jobs_of(kit: Path) -> tuple[int, ...]:
         except OSError:
             continue
         is_job = "job" in words if GUARD in words else any(word.endswith(".runner_process") for word in words)
-        if is_job and str(kit.resolve()) in words:
+        if is_job and not workspaces.isdisjoint(words):
             found.append(int(folder.name))
     return tuple(found)
 

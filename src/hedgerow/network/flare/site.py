@@ -23,8 +23,9 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_bytes
+from hedgerow.network.flare import NAME
 from hedgerow.network.flare.say import say
-from hedgerow.network.flare.study import NAME, InvalidStudy, read_toml
+from hedgerow.network.flare.study import InvalidStudy, read_toml
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
 from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema

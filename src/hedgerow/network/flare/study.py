@@ -6,7 +6,6 @@ People write it as `study.toml`; the coordinator's job carries it as JSON. Both 
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -19,13 +18,12 @@ from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
 from hedgerow.holder.desk import QUERIES
+from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 LOST = ("wait", "abort", "continue")
 # Names that FLARE or the folder of the kits has given away already.
 RESERVED = ("server", "console", "authority", "all", "client", "admin", "localhost")
