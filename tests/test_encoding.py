@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow import Categorical, InvalidTable, Numeric, Schema, encoding
+from hedgerow import Categorical, InvalidTable, Numeric, PrivateTreeClassifier, Schema, encoding
 from hedgerow.encoding import BLOCK, encode, encode_labels, is_frame, schema_from_data
 
 
@@ -273,6 +273,64 @@ def test_a_row_of_a_list_is_read_the_same_whatever_else_is_in_the_list(values, o
         known = [value for value in [*values, other] if value in categories and not isinstance(value, float)]
         one_by_one = [int(encode_labels([value], labels)[0]) for value in known]
         assert encode_labels(known, labels).tolist() == one_by_one
+
+
+MAKERS = {  # of a column of one declared type, whatever is in it
+    "numpy object": as_object,
+    "pandas object": lambda values: pandas_column(values, object),
+    "pandas Int64": lambda values: pandas_column(values, "Int64"),
+    "pandas on Arrow": lambda values: pandas_column(values, "int64[pyarrow]"),
+    "pandas category": lambda values: pandas_column(values, pd.CategoricalDtype([1, 2, LARGE, LARGE - 1, 7])),
+    "Polars": lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Int64)}),
+    "Polars Int128": lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Int128)}),
+    "Arrow": lambda values: pa.table({"x": pa.array(values, pa.int64())}),
+    "Arrow dictionary": lambda values: pa.table({"x": pa.array(values, pa.int64()).dictionary_encode()}),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@given(values=st.lists(st.sampled_from([1, 2, 7, LARGE, LARGE - 1, None]), min_size=1, max_size=6))
+def test_a_row_of_a_table_is_read_the_same_whatever_else_is_in_it(kind, values):
+    columns = [Numeric("x", 0, 9, 8, missing=True), Categorical("x", [1, 2, LARGE, LARGE - 1], missing=True)]
+    dictionaries = {"pandas category", "Arrow dictionary"}  # hold categories, not numbers to measure by
+    for column in [c for c in columns if not (isinstance(c, Numeric) and kind in dictionaries)]:
+        if kind == "Polars Int128" and isinstance(column, Categorical):
+            continue  # NumPy has no such numbers
+        schema = schema_of(column)
+        together = bins(MAKERS[kind](values), schema)
+        assert together == [bins(MAKERS[kind]([value]), schema)[0] for value in values]
+
+
+@pytest.mark.parametrize("kind", ["Arrow", "pandas on Arrow", "Polars", "pandas Int64"])
+def test_a_number_too_large_for_a_float_is_clamped_like_any_other(kind):
+    assert bins(MAKERS[kind]([LARGE, -LARGE, 3]), schema_of(Numeric("x", 0, 9, [4]))) == [1, 0, 0]
+
+
+def test_categories_of_an_enum_that_lacks_some_of_the_schemas():
+    table = pl.DataFrame({"x": pl.Series(["red", None, "grey"], dtype=pl.Enum(["red", "grey"]))})
+    assert bins(table, schema_of(Categorical("x", ["red", "blue"], missing=True))) == [0, 3, 2]
+
+
+def test_no_error_quotes_a_value_or_another_library(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("cannot read 'Ada Lovelace'")
+
+    monkeypatch.setattr(encoding, "_positions", fail)
+    schema = schema_of(Categorical("x", ["red"]))
+    for read in (lambda: bins(pl.DataFrame({"x": ["red"]}), schema), lambda: encode_labels([0], schema)):
+        with pytest.raises(InvalidTable, match="holds values that cannot be read") as error:
+            read()
+        assert error.value.__cause__ is None
+        assert error.value.__suppress_context__
+
+
+def test_a_list_of_no_rows_is_a_table():
+    schema = Schema([Numeric("x", 0, 1), Categorical("z", ["a"])], label="y", classes=[0, 1])
+    for nothing in ([], (), np.empty((0, 2))):
+        assert encode(nothing, schema).n_rows == 0
+    model = PrivateTreeClassifier(schema=schema)
+    assert model.fit([], []).predict([]).shape == (0,)
+    model.fit_holders([([], []), ([[0.5, "a"]], [1])])
 
 
 def test_values_that_no_category_can_equal_are_other():

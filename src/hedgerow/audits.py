@@ -1,7 +1,8 @@
 """The audit suite: the real learner on nasty neighbours, and the epsilon that an attacker can prove it costs.
 
-Nothing here is a copy of what it audits: selections, counts and whole fits run the code that users run. The
-command line imports this module; nothing else does.
+Nothing here is a copy of what it audits: selections, counts and whole fits run the code that users run, the noise
+that protects people included. (`noise="opendp"` is OpenDP's to audit.) The command line imports this module; nothing
+else does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from hedgerow.messages import (
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
 from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import SecureNoise, SeededNoise
+from hedgerow.privacy.noise import SecureNoise, SeededNoise, Tape
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import IntArray
 from hedgerow.schema import Numeric, Schema
@@ -199,9 +200,21 @@ class Counting:
 Ask = Callable[[IntArray, Sequence[Fraction]], Query]
 
 
+@dataclass(frozen=True)
+class _Repeatable(SecureNoise):
+    """The samplers that protect people, on words that can be drawn again: who doubts a finding can repeat it."""
+
+    tape: Tape
+
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
+        """See `Noise.tapes`."""
+        yield self.tape, slice(0, len(keys))
+
+
 def _holder(neighbours: Neighbours, side: int, grant: Fraction, seed: int) -> Holder:
     rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
-    return Holder(rows, SeededNoise(seed), Ledger(grant), neighbours.max_rows)
+    [(tape, _)] = SeededNoise(seed).tapes(np.zeros(1, np.uint64))
+    return Holder(rows, _Repeatable(tape), Ledger(grant), neighbours.max_rows)
 
 
 def _asked(holder: Holder, nodes: IntArray, query: Ask, epsilon: Fraction, runs: int) -> list[Outcome]:

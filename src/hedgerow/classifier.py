@@ -499,7 +499,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         named = is_frame(X)
         if not named:
             if not issparse(X):  # which check_array refuses
-                X = as_matrix(X)
+                X = as_matrix(X, len(self.schema.columns) if isinstance(self.schema, Schema) else None)
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
             if X.dtype.kind == "c":
                 raise InvalidTable("Complex data not supported: a column holds numbers or categories.")

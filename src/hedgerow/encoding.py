@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Number
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
-from hedgerow.errors import InvalidTable, InvalidType
+from hedgerow.errors import HedgerowError, InvalidTable, InvalidType
 from hedgerow.schema import Categorical, Numeric, Schema
 from hedgerow.threads import even_parts, run_all
 
@@ -104,8 +106,10 @@ def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
     """The class number of each label; a label that is not a class is an error, never dropped."""
     values = _one_dimension(labels, f"the label {schema.label!r}")
     dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
+    what = f"the label {schema.label!r}"
     try:
-        found = _positions(values, schema.classes, f"the label {schema.label!r}")
+        with _no_value_quoted(what):
+            found = _positions(values, schema.classes, what)
     except InvalidType as error:
         raise InvalidType(
             f"{error} (Some of scikit-learn's tools, such as VotingClassifier, number the classes before they "
@@ -305,10 +309,11 @@ class _Table:
         for i, column in enumerate(self.schema.columns):
             values = self._values(i, start, stop)
             target = codes.column(i)[start:stop]
-            if isinstance(column, Numeric):
-                _bin_column(_numbers(values, column.name), i, *bins.arrays, target)
-            else:
-                target[:] = _category_bins(values, column)
+            with _no_value_quoted(f"column {column.name!r}"):
+                if isinstance(column, Numeric):
+                    _bin_column(_numbers(values, column.name), i, *bins.arrays, target)
+                else:
+                    target[:] = _category_bins(values, column)
 
     def _values(self, i: int, start: int, stop: int) -> Any:
         if self._array is not None:
@@ -317,7 +322,7 @@ class _Table:
 
 
 def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
-    array = as_matrix(table)
+    array = as_matrix(table, len(schema.columns))
     if array.shape[1] != len(schema.columns):
         raise InvalidTable(
             f"the table has {array.shape[1]} columns, the schema {len(schema.columns)}: "
@@ -326,9 +331,11 @@ def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:
     return array
 
 
-def as_matrix(table: Any) -> NDArray[Any]:
-    """A table without names as an array [row, column]."""
+def as_matrix(table: Any, n_columns: int | None = None) -> NDArray[Any]:
+    """A table without names as an array [row, column]; a list of no rows has the columns that are expected."""
     array = _array(table, "a table")
+    if n_columns is not None and isinstance(table, list | tuple) and not len(table):
+        return array.reshape(0, n_columns)
     if array.ndim == 1 and any(isinstance(row, list | tuple | np.ndarray) for row in array.tolist()):
         raise InvalidTable("a table has rows of different lengths.")
     if array.ndim != 2:
@@ -404,8 +411,7 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
     """A block of a numeric column as float32 or float64, missing values as NaN."""
     if isinstance(values, nw.Series):
         if values.dtype.is_numeric() or values.dtype == nw.Boolean:
-            is_float = values.dtype in (nw.Float32, nw.Float64)
-            values = (values if is_float else values.cast(nw.Float64)).to_numpy()
+            values = _floats(values)
         elif values.is_null().all():  # a column of nothing but missing values has whatever type
             return np.full(len(values), np.nan)
         elif values.dtype in (
@@ -429,6 +435,37 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
         raise InvalidType(
             f"column {name!r} is numeric in the schema, but the table holds other things, such as text."
         ) from error
+
+
+def _floats(values: nw.Series[Any]) -> NDArray[Any]:
+    if values.dtype.is_integer() and values.dtype not in (nw.Int128, nw.UInt128):
+        # Rounded to the nearest; Arrow's own conversion refuses large ones.
+        present, gone = _present(values)
+        floats = np.full(len(values), np.nan)
+        floats[~gone] = present.to_numpy()
+        return floats
+    is_float = values.dtype in (nw.Float32, nw.Float64)
+    return (values if is_float else values.cast(nw.Float64)).to_numpy()
+
+
+def _present(values: nw.Series[Any]) -> tuple[nw.Series[Any], NDArray[np.bool_]]:
+    """The values that are there, and which [row] are missing.
+
+    Beside missing values integers would become floats, and large ones others.
+    """
+    gone = values.is_null()
+    return (values.filter(~gone) if gone.any() else values), gone.to_numpy()
+
+
+@contextmanager
+def _no_value_quoted(what: str) -> Iterator[None]:
+    """What other libraries say of a value that they cannot read may quote it."""
+    try:
+        yield
+    except (HedgerowError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - whatever it is
+        raise InvalidType(f"{what} holds values that cannot be read.") from None
 
 
 def _category_bins(values: Any, column: Categorical) -> NDArray[Any]:
@@ -470,24 +507,20 @@ def _positions(values: Any, known: Any, what: str) -> NDArray[Any]:
     if isinstance(known[0], str):
         return _text_positions(values, known, what)
     if isinstance(values, nw.Series):
-        # Missing values are filled in: as NaN they would turn integers into floats, and large ones into others.
-        gone = values.is_null()
-        found = _number_positions(_present_numbers(values, gone, what), known, what)
-        found[gone.to_numpy()] = len(known)
+        present, gone = _present(values)
+        found = np.full(len(values), len(known))
+        found[~gone] = _number_positions(_as_numbers(present, what), known, what)
         return found
     return _number_positions(values, known, what)
 
 
-def _present_numbers(values: nw.Series[Any], gone: nw.Series[Any], what: str) -> NDArray[Any]:
-    array: NDArray[Any]
+def _as_numbers(values: nw.Series[Any], what: str) -> NDArray[Any]:
+    if values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object):
+        return values.to_numpy()
     if values.dtype in (nw.Categorical, nw.Enum, nw.String):  # of pandas, they may hold numbers
         array = values.to_numpy()
         if not any(isinstance(v, str) for v in array.tolist()):
             return array
-    elif values.dtype.is_numeric() or values.dtype in (nw.Boolean, nw.Object):
-        if values.dtype == nw.Object or not gone.any():
-            return values.to_numpy()
-        return values.fill_null(False if values.dtype == nw.Boolean else 0).to_numpy()
     raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
 
 
@@ -530,6 +563,8 @@ def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
 
 def _replaced(values: nw.Series[Any], known: Any, what: str) -> NDArray[Any]:
     numbers: dict[str, Any] = {"default": len(known), "return_dtype": nw.Int64}
+    if values.dtype == nw.Enum and values.implementation.is_polars():  # which knows no category but its own
+        values = values.cast(nw.String)
     try:
         found = values.replace_strict(list(known), list(range(len(known))), **numbers)
     except NotImplementedError:  # Arrow has no such kernel for string_view

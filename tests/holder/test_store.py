@@ -357,8 +357,19 @@ def test_an_answer_is_never_written_over(path: Path) -> None:
 
 def test_commits_wait_for_the_disk(path: Path) -> None:
     with Store(path).open_study(GRANT) as study:
-        assert study._database.all("PRAGMA journal_mode") == [("wal",)]
-        assert study._database.all("PRAGMA synchronous") == [(2,)]
+        assert study._database.all("PRAGMA journal_mode") == [("delete",)]
+        assert study._database.all("PRAGMA synchronous") == [(3,)]
+
+
+def test_the_file_alone_has_every_charge_while_a_study_is_open(path: Path, tmp_path: Path) -> None:
+    """A backup that is taken at any moment, of the file that the docs name and no other."""
+    with Store(path).open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(1))
+        for number in range(1, 5):
+            assert is_answer(ask(at, f"round-{number}", rows_at(0)))
+            copy = tmp_path / f"copy-{number}.db"
+            copy.write_bytes(path.read_bytes())
+            assert Store(copy).spent() == {"first": number * EIGHTH}
 
 
 def test_a_full_disk_refuses_and_charges_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,7 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.messages import ROOT, CountCells, CountLabels, IntArray, Query
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
+from hedgerow.privacy.exact import add_laplace
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
@@ -175,6 +176,16 @@ def test_counts_with_half_the_noise_are_found() -> None:
     result = found(Leak(asked(class_counts, HalfTheNoise)), ONE_FALLS, 10_000)
     assert EPSILON < result.lower_bound <= 2 * EPSILON
     assert found(Counting("class counts"), ONE_FALLS, 10_000).lower_bound <= EPSILON
+
+
+def test_the_noise_that_protects_people_is_what_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in the samplers of `SecureNoise` is found, not in those of simulations only."""
+
+    def add_half(words, position, first, values, numerators, *rest):  # type: ignore[no-untyped-def]
+        return add_laplace(words, position, first, values, (numerators + 1) // 2, *rest)
+
+    monkeypatch.setattr("hedgerow.privacy.noise.add_laplace", add_half)
+    assert found(Counting("class counts"), ONE_FALLS, 10_000, Fraction(1, 4)).lower_bound > Fraction(1, 4)
 
 
 def test_noise_on_non_empty_cells_only_is_found() -> None:

@@ -39,7 +39,20 @@ def test_a_private_tree_has_no_banner():
     text = words(report_html(trained()))
     assert "NOT PRIVATE" not in text.upper()
     assert "no outcome would be more than 2.72 times as likely" in text
-    assert "at most 73% sure" in text  # e / (1 + e)
+    assert "at most 73.2% sure" in text  # e / (1 + e), rounded up
+
+
+@pytest.mark.parametrize("epsilon", [0.002, 0.02, 0.1, 0.7, 1, 3, 8, 12.5])
+def test_bounds_in_words_are_rounded_up_and_not_by_much(epsilon):
+    text = words(report_html(trained(epsilon=epsilon)))
+    factor = float(re.search(r"no outcome would be more than (\S+) times", text)[1])
+    assert math.exp(epsilon) < factor < 1.01 * math.exp(epsilon)
+    doubt = 100 - float(re.search(r"at most (\S+)% sure", text)[1])
+    assert 0.99 < doubt * (1 + math.exp(epsilon)) / 100 < 1 + 1e-6
+
+
+def test_an_epsilon_of_any_size_has_words():
+    assert "at most 100% sure" in words(report_html(trained(epsilon=1e5)))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The studies of one holder in one file: what was asked, what it cost, what was answered. SQLite.
 
 A charge is on disk before noise is drawn, an answer before it leaves. So after a crash the file shows at
-least what has left the house, and whoever asks again gets the same answer. Deleting the file, or putting an
+least what has left the house, and whoever asks again gets the same answer. The file is the whole account. Deleting the file, or putting an
 older one in its place, makes the holder forget what it has spent: keep it as carefully as the rows.
 """
 
@@ -198,7 +198,10 @@ class _Connection:
         with self._sentences():
             # A desk lets one thread in at a time, but not always the same.
             self._sqlite = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
-            self._sqlite.execute("PRAGMA synchronous = FULL")
+            # No write-ahead log: whoever copies the file alone, even now, copies every charge. And the folder is
+            # written through to the disk with it.
+            self._sqlite.execute("PRAGMA journal_mode = DELETE")
+            self._sqlite.execute("PRAGMA synchronous = EXTRA")
 
     def __enter__(self) -> Self:
         return self
@@ -246,7 +249,6 @@ def _create(path: Path) -> None:
                 f"PRAGMA user_version = {VERSION}",
             ):
                 database.all(statement)
-            database.all("PRAGMA journal_mode = WAL")
         with suppress(FileExistsError):  # another process was quicker
             os.link(new, path)
 

@@ -267,8 +267,13 @@ class _SecureTapes(threading.local):
             self.process = os.getpid()
         return self.tape
 
+    def forget(self) -> None:
+        self.tape = None
+
 
 _secure_tapes = _SecureTapes()
+# A child in a process namespace of its own may have its parent's number.
+os.register_at_fork(after_in_child=_secure_tapes.forget)
 
 
 def _secure_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001 (a tape's source)

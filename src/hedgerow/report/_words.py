@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from hedgerow.record import Record
 from hedgerow.schema import Numeric, Schema, Split
@@ -49,7 +50,7 @@ def promise(record: Record, *, evaluated: bool) -> list[str]:
     epsilon = float(record.epsilon)
     if math.isinf(epsilon):
         return ["This tree was learned without noise. It keeps no promise about any row."]
-    odds = math.exp(epsilon)
+    odds = Decimal(epsilon).exp()
     if record.neighbours == "replace":
         change, guess = "any one row held other values", "which of two versions of a row is the true one"
     else:
@@ -67,7 +68,7 @@ def promise(record: Record, *, evaluated: bool) -> list[str]:
         f"{', but for the evaluation' if evaluated else ''}. This is differential privacy with epsilon "
         f"{epsilon:g}.{several}",
         f"Put as a wager: someone who knows everything but one row, and thinks it a toss of a coin {guess}, can "
-        f"be at most {_chance(100 * odds / (1 + odds))} sure after seeing all that was released. Before, it was "
+        f"be at most {_chance(odds)} sure after seeing all that was released. Before, it was "
         f"50%.{weak}",
         "The promise holds against anybody, with any other knowledge and any computer, and nothing computed "
         "from this page can weaken it. It rests on each holder having drawn its noise as its account says; a page "
@@ -92,9 +93,16 @@ def protected_not(record: Record | None) -> list[str]:
     ]
 
 
-def _factor(odds: float) -> str:
-    return f"{odds:.3g}" if odds < 1e4 else f"{odds:.1e}"
+_UP, _DOWN = Context(prec=3, rounding=ROUND_CEILING), Context(prec=3, rounding=ROUND_FLOOR)
 
 
-def _chance(percent: float) -> str:
-    return f"{percent:.0f}%" if percent < 99 else f"{percent:.6g}%"
+def _factor(odds: Decimal) -> str:
+    """A bound on a factor: rounded up."""
+    bound = _UP.plus(odds)
+    return f"{bound:f}" if bound < 1000 else f"{bound:.2e}"
+
+
+def _chance(odds: Decimal) -> str:
+    """A bound on the chance that odds make, in percent: what is left of doubt is rounded down."""
+    bound = 100 - _DOWN.plus(100 / (1 + odds))
+    return f"{bound.normalize():f}%" if odds < 10**12 else "100%"
