@@ -112,6 +112,32 @@ def test_parameters_are_stored_untouched_and_fit_does_not_change_them():
     assert all(after[name] is before[name] for name in PARAMETERS)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.float32])
+def test_numbers_of_numpy_are_numbers(kind):
+    table, labels = patients()
+    of_numpy = {
+        "epsilon": kind(1),
+        "max_splits": np.int16(4),
+        "max_depth": np.int32(3),
+        "random_state": np.uint8(3),
+    }
+    model = PrivateTreeClassifier(schema=SCHEMA, budget="uniform", **of_numpy).fit(table, labels)
+    plain = PrivateTreeClassifier(
+        schema=SCHEMA, budget="uniform", epsilon=1, max_splits=4, max_depth=3, random_state=3
+    )
+    assert model.to_json() == plain.fit(table, labels).to_json()
+    assert type(model.ledger_.spent.numerator) is int
+
+
+def test_a_holder_may_have_no_rows():
+    table, labels = patients()
+    codes, numbers = encode(table, SCHEMA), encode_labels(labels, SCHEMA)
+    model = exact().fit_codes(codes, numbers, [list(range(len(labels))), []])
+    assert model.to_json() != ""
+    with pytest.raises(InvalidTable, match="from 0 to one less than there are rows"):
+        exact().fit_codes(codes, numbers, [[0.5], []])
+
+
 def test_clone_and_set_params_give_an_unfitted_model_with_the_same_parameters():
     model = exact(max_splits=3).fit(*patients())
     copy = clone(model)
@@ -380,6 +406,8 @@ def test_a_table_that_does_not_fit_is_refused():
         exact().fit(table[["age", "town"]], labels)
     with pytest.raises(InvalidTable, match="column 'extra' that the schema does not name"):
         exact().fit(table.assign(extra=1), labels)
+    with pytest.raises(InvalidTable, match=r"still has the label 'outcome' among its columns; drop it"):
+        exact().fit(table.assign(outcome=labels), labels)
     with pytest.raises(InvalidTable, match="400 rows, but there are 399 labels"):
         exact().fit(table, labels[1:])
     with pytest.raises(InvalidTable, match="not among its classes"):
@@ -544,6 +572,8 @@ def test_a_model_is_loaded_only_with_the_schema_it_was_trained_with(tmp_path):
     other = Schema(SCHEMA.columns, label="outcome", classes=["well", "ill"])
     with pytest.raises(SchemaMismatch, match="another schema"):
         PrivateTreeClassifier.load(tmp_path / "tree.json", other)
+    with pytest.raises(SchemaMismatch, match=r"give a Schema, such as Schema\.load"):
+        PrivateTreeClassifier.load(tmp_path / "tree.json", "schema.toml")
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -333,6 +333,20 @@ def test_a_list_of_no_rows_is_a_table():
     model.fit_holders([([], []), ([[0.5, "a"]], [1])])
 
 
+@pytest.mark.parametrize(
+    ("labels", "advice"),
+    [
+        (np.array([True, False]), r"write classes = \[false, true\]"),
+        (pd.Series([True, False]), r"write classes = \[false, true\]"),
+        (np.array([0.5, 1.5]), "not measurements"),
+        (pa.chunked_array([[0, 1]]), "such as VotingClassifier"),
+    ],
+)
+def test_labels_of_another_kind_come_with_advice(labels, advice):
+    with pytest.raises(InvalidTable, match=advice):
+        encode_labels(labels, schema_of(Numeric("x", 0, 1), classes=["no", "yes"]))
+
+
 def test_values_that_no_category_can_equal_are_other():
     table = np.empty((4, 1), dtype=object)
     table[:, 0] = [["red"], (["red"],), np.arange(3), "red"]

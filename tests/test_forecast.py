@@ -80,6 +80,19 @@ def test_the_cheapest_setting_is_the_first_that_reaches_the_target(forecast):
     assert f"epsilon {forecast.least_epsilon:g} with these rows" in forecast.explain()[-1]
 
 
+def test_a_target_that_no_tree_can_reach_is_said_to_be_one():
+    found = hedgerow.plan(SCHEMA, rows=50, runs=2, target=0.95, signal=Signal(ceiling=0.9))
+    assert "none can, where the best rule is right about 90 %" in found.explain()[-1]
+
+
+def test_numbers_of_numpy_are_numbers():
+    of_numpy = {"rows": np.int64(50), "runs": np.int32(2), "holders": np.int8(2), "epsilon": np.int32(1)}
+    found = hedgerow.plan(SCHEMA, **of_numpy)
+    assert json.loads(json.dumps(found.to_dict())) == json.loads(
+        json.dumps(hedgerow.plan(SCHEMA, rows=50, runs=2, holders=2).to_dict())
+    )
+
+
 def test_the_theorem_asks_for_enormously_more(forecast):
     assert forecast.asked.paper > 1e12
     assert forecast.asked.ours == math.inf  # two holders nominate: no guarantee

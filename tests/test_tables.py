@@ -128,13 +128,27 @@ def test_rows_of_unknown_number_are_collected_without_a_second_copy():
     assert len(rows) == len(rows.labels) == 120_000
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_a_file_can_be_read_again(tmp_path, name):
+    table, path = people(500, 0), tmp_path / name
+    table.to_csv(path, index=False) if name.endswith("csv") else table.to_parquet(path)
+    file = TableFile(path)
+    file.types()
+    first, second = ([block.codes.narrow.tolist() for block in file.blocks(SCHEMA)] for _ in range(2))
+    assert first == second
+    assert sum(map(len, first)) == 500
+
+
 SECRET = "Zanzibarrow"
 
 
 @pytest.mark.parametrize(
     ("lines", "culprit"),
     [
-        (["age,weight,town,ward,smokes,ill", "1,2,Graz,1,true,0", f"1,{SECRET}"], "line 3 has 2 fields"),
+        (
+            ["age,weight,town,ward,smokes,ill", "1,2,Graz,1,true,0", f"1,{SECRET}"],
+            "row 2 below the first line has 2 fields",
+        ),
         (["age,weight,town,ward,smokes,ill", f"{SECRET},2,Graz,1,true,0"], "column 'age' is numeric"),
         (["age,weight,town,ward,smokes,ill", f"1,2,Graz,1,true,{SECRET}"], "label 'ill' has values"),
         (

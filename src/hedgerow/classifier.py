@@ -81,7 +81,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     budget : {"auto", "uniform", "decay", "harmonic"}
         How epsilon is spread over the depths of the tree.
     leaf_fraction : float, optional
-        The share of epsilon that labels the leaves, for a budget with a schedule; by default planned.
+        The share of epsilon that labels the leaves, for a budget with a schedule; by default 0.15, or 0.5 for "paper".
     max_splits : int, default=512
         The most inner nodes.
     max_depth : int, optional
@@ -217,7 +217,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         _check_lengths(codes, labels)
         if holders is None:
             return self._fit_grouped([GroupedRows(codes, labels, schema)])
-        dealt = [np.asarray(rows) for rows in holders]
+        # An empty list has no type of its own.
+        dealt = [np.asarray(rows, dtype=None if len(rows) else np.int64) for rows in holders]
         if dealt:
             check_rows(np.concatenate(dealt), codes.n_rows)
         return self._fit_grouped([GroupedRows(codes, labels, schema, rows) for rows in dealt])
@@ -306,6 +307,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         plain = parse_json(text)
         tree = Tree.from_dict(plain)
         record = Record.from_dict(plain["training"]) if "training" in plain else None
+        if schema is not None and not isinstance(schema, Schema):
+            raise SchemaMismatch(f"schema={schema!r}; give a Schema, such as Schema.load(path).")
         if schema is not None and schema != tree.schema:
             raise SchemaMismatch("the model was trained with another schema than the one given.")
         model = cls(schema=tree.schema)
@@ -330,6 +333,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self)
         from hedgerow.pictures import plot_tree
 
+        if max_depth is not None:
+            check_number("max_depth", max_depth, lambda v: v >= 0, "a number of levels, at least 0", Integral)
         return plot_tree(self.tree_, self.record_, max_depth, ax)
 
     def plot_spending(self) -> list[Any]:
@@ -465,7 +470,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             budget=self.budget,
             leaf_fraction=self.leaf_fraction,
             max_splits=int(self.max_splits),
-            max_depth=self.max_depth,
+            max_depth=None if self.max_depth is None else int(self.max_depth),
             target_error=self.target_error,
             min_gain=self.min_gain,
             max_rows=self._most_rows(),
@@ -568,7 +573,8 @@ def check_number(
     """Refuse a parameter that is no number, or none that would do; the error says what would."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r}; it must be {expected}.")
-    if not is_valid(value):
+    # NumPy's numbers cannot be compared with larger ones than theirs.
+    if not is_valid(value.item() if isinstance(value, np.generic) else value):
         raise InvalidParameter(f"{name}={value!r}; it must be {expected}.")
 
 

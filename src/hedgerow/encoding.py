@@ -111,10 +111,7 @@ def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
         with _no_value_quoted(what):
             found = _positions(values, schema.classes, what)
     except InvalidType as error:
-        raise InvalidType(
-            f"{error} (Some of scikit-learn's tools, such as VotingClassifier, number the classes before they "
-            "train: for those, let labels and the schema's classes be numbers from 0.)"
-        ) from None
+        raise InvalidType(f"{error} {_advice(values)}".rstrip()) from None
     if found.size and int(found.max()) == schema.n_classes:
         raise InvalidTable(
             f"the label {schema.label!r} has values that are missing or not among its classes "
@@ -122,6 +119,21 @@ def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
             "knows of it, not because it occurs.)"
         )
     return found.astype(dtype)
+
+
+def _advice(labels: Any) -> str:
+    """What may have been meant by labels of another kind than the schema's classes."""
+    array = labels.to_numpy() if isinstance(labels, nw.Series) else labels
+    kinds = {type(value) for value in array.tolist()}
+    return next((advice for kind, advice in _ADVICE.items() if kinds == {kind}), "")
+
+
+_ADVICE = {
+    bool: "If the labels are booleans, write classes = [false, true] in the schema.",
+    float: "Labels are classes, not measurements.",
+    int: "(Some of scikit-learn's tools, such as VotingClassifier, number the classes before they train: for those, "
+    "let labels and the schema's classes be numbers from 0.)",
+}
 
 
 def column_places(schema: Schema) -> NDArray[np.int32]:
@@ -378,6 +390,10 @@ def _check_names(names: list[str], schema: Schema) -> None:
     if missing := [name for name in schema.names if name not in names]:
         meant = f" It has {extra[0]!r}, which the schema does not name." if extra else ""
         raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.{meant}")
+    if schema.label in extra:
+        raise InvalidTable(
+            f"the table still has the label {schema.label!r} among its columns; drop it, and give it as y."
+        )
     if extra:
         raise InvalidTable(f"the table has a column {extra[0]!r} that the schema does not name; drop it.")
 

@@ -22,7 +22,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     Begun before the work whose result it will hold, it fails before the work does. Errors name `path`.
     """
     target = Path(path).resolve()  # behind a link, the file is replaced and the link stays
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         if target.exists() and not target.is_file():
             with target.open("wb") as device:  # a pipe or a device keeps its place; a folder is refused here

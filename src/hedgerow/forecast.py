@@ -232,8 +232,11 @@ class Forecast:
             f"epsilon {self.least_epsilon:g} with these rows" if self.least_epsilon is not None else "",
             f"{self.fewest_rows:,} rows a holder with this epsilon" if self.fewest_rows is not None else "",
         ]
+        none = "none of them does"
+        if self.target > self.signal.ceiling:
+            none = f"none can, where the best rule is right about {100 * self.signal.ceiling:g} %"
         ways = ", or ".join(way for way in reached if way)
-        yield f"Cheapest setting tried that reaches {100 * self.target:g} %: {ways or 'none of them does'}."
+        yield f"Cheapest setting tried that reaches {100 * self.target:g} %: {ways or none}."
 
     def plot(self, path: str | Path) -> None:
         """Draw accuracy against epsilon and against rows; the suffix names the format."""
@@ -303,6 +306,7 @@ def plan(
     check_number("runs", runs, lambda v: v >= 2, "at least 2, or there is no standard error", Integral)
     if method not in METHODS:
         raise InvalidParameter(f"method={method!r}; choose one of {', '.join(METHODS)}.")
+    rows, holders, runs = int(rows), int(holders), int(runs)  # NumPy's may be too small for what follows
     most = min(MOST_CELLS // len(schema.columns), MAX_ROWS) // holders
     check_number(
         "rows",
@@ -346,7 +350,7 @@ def plan(
         holders=holders,
         method=method,
         signal=signal,
-        target=target,
+        target=float(target),
         runs=runs,
         guess=float(guesses.mean()),
         by_epsilon=tuple(points[: len(FACTORS)]),

@@ -28,7 +28,7 @@ VERSION = 1
 MOST_NODES = 2**20  # of one message
 MOST_BYTES = 2**28
 MOST_NUMBER = 2**53
-MOST_DIGITS = 1000  # of an epsilon: a harmonic schedule over a thousand depths has 434
+MOST_DIGITS = 1000  # of an epsilon; a price has some 13 more than the epsilon that it is a share of
 
 
 @dataclass(frozen=True, eq=False)

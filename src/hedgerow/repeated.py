@@ -19,7 +19,9 @@ Epsilon = Fraction | float  # a float only for infinity
 
 def as_written(number: float | Rational) -> Fraction:
     """The decimal that stands in a program or a file, exactly: 0.1 is 1/10 and not the float nearest to it."""
-    return Fraction(number) if isinstance(number, Rational) else Fraction(repr(float(number)))
+    if isinstance(number, Rational):  # of NumPy too, whose integers would overflow in a fraction
+        return Fraction(int(number.numerator), int(number.denominator))
+    return Fraction(repr(float(number)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -420,7 +420,7 @@ def _plain_values(owner: str, what: str, values: Any) -> tuple[Value, ...]:
     kinds = {type(v) for v in plain}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
         raise InvalidSchema(
-            f"{owner}: {what} must all be strings, all integers, all numbers or all booleans."
+            f"{owner}: {what} must all be of one kind: strings, integers, numbers with a point, or booleans."
         )
     if kinds == {float} and not all(math.isfinite(v) for v in plain):
         raise InvalidSchema(f"{owner}: {what} must be finite; NaN and infinity name nothing.")

@@ -54,7 +54,7 @@ class TableFile:
     """A file with named columns; `-` is CSV on standard input."""
 
     def __init__(self, path: str | Path) -> None:
-        self.name = "standard input" if str(path) == STANDARD else Path(path).name
+        self.name = "standard input" if str(path) == STANDARD else Path(path).name or str(path)
         suffix = ".csv" if str(path) == STANDARD else Path(path).suffix.lower()
         if suffix not in KINDS:
             raise InvalidTable(f"{self.name} is neither .csv nor .parquet.")
@@ -118,7 +118,7 @@ class TableFile:
             if ragged := RAGGED.search(str(error)):
                 row, names, fields = map(int, ragged.groups())
                 raise InvalidTable(
-                    f"{self.name}: line {row + 1} has {fields} fields, but the first line names {names} columns."
+                    f"{self.name}: row {row} below the first line has {fields} fields, but that names {names} columns."
                 ) from None
             utf8 = "UTF8" in str(error)
             reason = "is not text in UTF-8; convert it" if utf8 else "is damaged, or not what its name says"
@@ -242,15 +242,14 @@ class _Csv:
     n_rows = None
 
     def __init__(self, path: str | Path) -> None:
-        # Arrow reads in a thread of its own. From a file it does so without Python, which may be about to end.
-        if str(path) == STANDARD:
+        self._path = str(path)
+        if self._path == STANDARD:
             self._stream: Any = sys.stdin.buffer
             self._size, header = None, self._stream.readline()
         else:
             with Path(path).open("rb") as file:
                 self._size, header = os.fstat(file.fileno()).st_size, file.readline()
-            self._stream = pa.OSFile(str(path))
-            self._stream.seek(len(header))
+        self._start = len(header)
         if not header.strip():
             raise InvalidTable("there is nothing in it; its first line must name the columns.")
         self.names: list[str] = next(csv.reader([header.decode("utf-8-sig")]))
@@ -274,6 +273,10 @@ class _Csv:
 
     def _open(self, options: arrow_csv.ConvertOptions) -> Any:
         """A reader of the lines below the first; None if there are none."""
+        if self._path != STANDARD:
+            # Arrow reads in a thread of its own. From a file it does so without Python, which may be about to end.
+            self._stream = pa.OSFile(self._path)
+            self._stream.seek(self._start)
         try:
             return arrow_csv.open_csv(
                 self._stream,

@@ -73,6 +73,14 @@ def test_no_class_is_lost_from_the_table_of_an_evaluation(tmp_path, monkeypatch,
     assert "…" not in told
 
 
+def test_a_column_is_kept_once(study):
+    once = hedgerow("predict", "tree.json", "other.csv", "--keep", "number")
+    assert (
+        hedgerow("predict", "tree.json", "other.csv", "--keep", "number", "--keep", "number").stdout
+        == once.stdout
+    )
+
+
 def test_no_rows_give_no_predictions(study):
     (study / "none.csv").write_text("age,sex,ward\n")
     result = hedgerow("predict", "tree.json", "none.csv")

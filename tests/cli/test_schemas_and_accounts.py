@@ -110,6 +110,15 @@ def test_the_owner_is_told_of_columns_that_cannot_be_meant_so(study):
         "strange.csv: no row has one of the categories of 'sex'; are they written differently?",
     ]
     assert not hedgerow("schema", "check", "schema.toml", "--data", "rows.csv").stderr
+    table.replace({"sex": {"male": "Male"}}).to_csv("strange.csv", index=False)
+    [told] = hedgerow("schema", "check", "schema.toml", "--data", "strange.csv").stderr.splitlines()
+    assert told == (
+        "strange.csv: some values of 'sex' are none of its categories, and no row has 'male'; is it written differently?"
+    )
+    # A category that does not occur is no mistake by itself, nor is a value that has no category.
+    for fine in (table[table["sex"] == "male"], table.assign(sex=["unknown", *table["sex"][1:]])):
+        fine.to_csv("fine.csv", index=False)
+        assert not hedgerow("schema", "check", "schema.toml", "--data", "fine.csv").stderr
 
 
 def test_the_ledger_of_a_store_says_what_each_study_has_left(study):

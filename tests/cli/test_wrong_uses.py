@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "an empty table": (("train", "empty.csv", *TRAIN[2:]), "empty.csv: there is nothing in it"),
     "an empty Parquet file": (("train", "empty.parquet", *TRAIN[2:]), "empty.parquet is damaged"),
     "CSV for Parquet": (("train", "text.parquet", *TRAIN[2:]), "text.parquet is damaged, or not what its name"),
-    "ragged lines": (("train", "ragged.csv", *TRAIN[2:]), "ragged.csv: line 4 has 2 fields"),
+    "ragged lines": (("train", "ragged.csv", *TRAIN[2:]), "ragged.csv: row 3 below the first line has 2 fields"),
     "two columns of one name": (("train", "twice.csv", *TRAIN[2:]), "twice.csv: columns 2 and 5 have the same name"),
     "a column that is not there": (("train", "few.csv", *TRAIN[2:]), "few.csv lacks the column 'ward'"),
     "text for numbers": (("train", "words.csv", *TRAIN[2:]), "words.csv: column 'age' is numeric"),
@@ -104,10 +104,19 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "predictions for the table": ((*PREDICT[:4], "other.csv"), "other.csv is what this command reads"),
     "the page for the model": (("report", "tree.json", "--out", "tree.json"), "tree.json is what this command reads"),
     "a draft where a schema is": (("schema", "draft", "rows.csv", "--out", "schema.toml"), "schema.toml is there"),
-    "a draft of ragged lines": (("schema", "draft", "ragged.csv"), "ragged.csv: line 4 has 2 fields"),
+    "a draft of ragged lines": (("schema", "draft", "ragged.csv"), "ragged.csv: row 3 below the first line has 2 fields"),
     "a draft of another alphabet": (("schema", "draft", "latin.csv"), "latin.csv: it is not text in UTF-8"),
     "lines that end as on old Macs": (("train", "mac.csv", *TRAIN[2:]), "mac.csv has a first line that cannot be"),
     "a ceiling below guessing": (("plan", "schema.toml", "--rows=9", "--ceiling=0.3"), "ceiling=0.3; it must be at least 1/2"),
+    "no processes": (("reproduce", "--jobs=0", "--out", "new"), "0 processes do nothing"),
+    "no auditors": (("audit", "--quick", "--jobs=0"), "0 processes do nothing"),
+    "a damaged CSV of trees": (("reproduce", "--out", "damaged", "--runs=1", "--dataset=skin"), "line 2 of damaged/cells.csv"),
+    "an empty CSV of trees": (("reproduce", "--out", "nothing", "--report"), "there is no cells.csv in nothing"),
+    "a model on standard output": ((*TRAIN[:5], "-"), "--out - is no file"),
+    "a report on standard output": (("report", "tree.json", "--out", "-"), "--out - is no file"),
+    "a draft that is no TOML": (("schema", "draft", "rows.csv", "--out", "d.json"), "must end in .toml"),
+    "a schema of another alphabet": (("schema", "check", "latin.toml"), "'latin.toml' is not a text file in UTF-8"),
+    "a folder that has no name": (("train", ".", *TRAIN[2:]), ". is neither .csv nor .parquet"),
     "somebody else's page": (("reproduce", "--out", "notes", "--report"), "notes.md is where the report would go"),
 }  # fmt: skip
 
@@ -140,6 +149,10 @@ def mistakes(study: Path) -> Path:
     }
     for name, text in texts.items():
         (study / name).write_text(text)
+    for name, text in (("damaged", "dataset\nskin,hedgerow\n"), ("nothing", "")):
+        (study / name).mkdir()
+        (study / name / "cells.csv").write_text(text)
+    (study / "latin.toml").write_bytes('label = "krank für"'.encode("latin-1"))
     (study / "latin.csv").write_bytes(f"{header}\n0,1,män,1,no\n".encode("latin-1"))
     rows.assign(age="old").to_parquet(study / "words.parquet")
     model = (study / "tree.json").read_text()

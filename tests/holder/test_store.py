@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -352,6 +354,72 @@ def test_an_answer_is_never_written_over(path: Path) -> None:
         assert is_answer(found[1])
 
 
+# ---- Who only looks -------------------------------------------------------------------------------------------------
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    return {beside.name: beside.read_bytes() for beside in path.parent.iterdir()}
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_the_account_follows_from_the_journal_alone(path: Path, neighbours: str) -> None:
+    """Neither rows nor grant nor schema are needed, and the study may be open meanwhile."""
+    grant = replace(GRANT, neighbours=neighbours)
+    with Store(path).open_study(grant) as study:
+        at = study.desk(rows(), SecureNoise())
+        for name, query, grow in (
+            ("a", rows_at(0), None),
+            ("b", CountLabels(np.array([1, 2]), [EIGHTH, EIGHTH]), growth()),
+            ("c", rows_at(3, 2, 4, price=Fraction(1, 16)), growth(1, 0, 3, 4)),
+            ("d", rows_at(3, price=Fraction(1, 16)), growth(1, 0, 3, 4)),  # announced once more
+        ):
+            assert is_answer(ask(at, name, query, grow))
+        before = files_of(path)
+        ledger = Store(path).account("first")
+        assert ledger is not None
+        assert ledger.to_json() == at.holder.ledger.to_json()
+        assert ledger.private
+        assert files_of(path) == before
+
+
+def test_the_account_of_seeded_noise_is_not_private(path: Path) -> None:
+    fill(path)
+    ledger = Store(path).account("first")
+    assert ledger is not None
+    assert "NOT PRIVATE" in ledger.explain()
+
+
+def test_who_has_asked_nothing_has_no_account(path: Path) -> None:
+    with Store(path).open_study(GRANT) as study:
+        study.desk(rows(), SecureNoise())
+    before = files_of(path)
+    assert Store(path).account("first") is None
+    assert Store(path).account("second") is None
+    assert files_of(path) == before
+
+
+def test_whether_a_study_could_go_on_is_told_without_opening_it(path: Path) -> None:
+    """The same sentences as when it is opened, also while it is open; nothing is written."""
+    codes, labels = encoded()
+    others = GroupedRows(codes, labels[::-1].copy(), SCHEMA)
+    store = Store(path)
+    with store.open_study(GRANT) as study:
+        at = study.desk(rows(), SeededNoise(1))
+        store.check(replace(GRANT, epsilon=Fraction(2)), others, SecureNoise())  # nothing is asked yet
+        ask(at, "a", rows_at(0))
+        before = files_of(path)
+        store.check(GRANT, rows(), SeededNoise(2))
+        store.check(SECOND, others, SecureNoise())
+        for name, value in OTHER_TERMS.items():
+            with pytest.raises(Refused, match=f"was begun with {name} .*, not"):
+                store.check(replace(GRANT, **{name: value}), rows(), SeededNoise(1))  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="begun with other rows than now"):
+            store.check(GRANT, others, SeededNoise(1))
+        with pytest.raises(Refused, match="begun with other private noise"):
+            store.check(GRANT, rows(), SecureNoise())
+        assert files_of(path) == before
+
+
 # ---- Disks and files ------------------------------------------------------------------------------------------------
 
 
@@ -370,6 +438,19 @@ def test_the_file_alone_has_every_charge_while_a_study_is_open(path: Path, tmp_p
             copy = tmp_path / f"copy-{number}.db"
             copy.write_bytes(path.read_bytes())
             assert Store(copy).spent() == {"first": number * EIGHTH}
+
+
+def test_nobody_else_may_read_the_files(path: Path) -> None:
+    """The store has a hash of all rows; what SQLite puts beside it while it writes, some of its pages."""
+    usual = os.umask(0o022)
+    try:
+        with Store(path).open_study(GRANT) as study, study._database.transaction() as database:
+            database.all("UPDATE studies SET basis = '{}'")
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(usual)
+    names = {"holder.db", "holder.db-journal", "holder.db-study-1.lock"}
+    assert modes == dict.fromkeys(names, 0o600)
 
 
 def test_a_full_disk_refuses_and_charges_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -487,6 +568,8 @@ def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path
     with sqlite3.connect(path) as database:
         database.execute(change)
     database.close()
+    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed"):
+        Store(path).account("first")
     with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed"):
         Store(path).open_study(GRANT).desk(rows(), SeededNoise(1))
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
+from hedgerow import Categorical, Schema
+from hedgerow.cli import app
 from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
 from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare.say import plain_error
-from hedgerow.network.flare.site import NOT_HERE, NoGrant, Site
+from hedgerow.network.flare.site import NOT_HERE, InvalidPolicy, NoGrant, Site
 
 from .conftest import write_csv
 
@@ -107,7 +112,7 @@ def test_a_study_without_a_grant_is_not_told_why(policy: Path, capsys: pytest.Ca
     with pytest.raises(NoGrant):
         site.greet(greeting(study="other"))
     assert ask(site, "q0", study="other").reason == NOT_HERE
-    assert "study 'other': it has no grant" in capsys.readouterr().out
+    assert "refused 'q0' of study 'other': study 'other' has no grant" in capsys.readouterr().out
 
 
 def test_a_withdrawn_grant_counts_from_the_next_question_on(policy: Path):
@@ -118,6 +123,15 @@ def test_a_withdrawn_grant_counts_from_the_next_question_on(policy: Path):
     write_policy(policy, {"malaria": 1.0})
     assert isinstance(ask(site, "q1"), Answer)
     assert "spent 0.5." in site.account("malaria")
+
+
+def test_a_changed_grant_of_a_begun_study_is_refused_by_name(policy: Path, capsys):
+    site = Site(policy)
+    assert isinstance(ask(site, "q0"), Answer)
+    write_policy(policy, {"malaria": 1.5})
+    refused = ask(site, "q1")
+    assert (refused.study, refused.identifier, refused.reason) == ("malaria", "q1", NOT_HERE)
+    assert "study 'malaria' was begun with epsilon 1, not 3/2" in capsys.readouterr().out
 
 
 def test_a_broken_or_deleted_policy_grants_nothing(policy: Path):
@@ -182,3 +196,218 @@ def test_a_foreign_error_is_told_without_its_text():
         said = plain_error(error)
     assert "patient" not in said
     assert said.startswith("ValueError in test_site.py, line ")
+
+
+# ---- What the holder sees of it -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kit(policy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A holder's kit with this policy, and a certificate that nobody asks for."""
+    local = policy.parent / "local"
+    local.mkdir()
+    for name in ("hedgerow.toml", "rows.csv", "schema.toml"):
+        (policy.parent / name).rename(local / name)
+    monkeypatch.setattr(
+        "hedgerow.network.flare.certificates.check_certificate", lambda _: datetime(2099, 1, 1, tzinfo=UTC)
+    )
+    return policy.parent
+
+
+def command(*words: object) -> Result:
+    words = ("network", "site", *words)
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def written(kit: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in kit.rglob("*")}
+
+
+def lose_the_rows(local: Path) -> None:
+    (local / "rows.csv").unlink()
+
+
+def change_the_rows(local: Path) -> None:
+    text = (local / "rows.csv").read_text()
+    (local / "rows.csv").write_text(text + text.splitlines()[-1] + "\n")
+
+
+def edit_the_grant(local: Path) -> None:
+    write_policy(local / "hedgerow.toml", {"malaria": 0.5})
+
+
+def withdraw_the_grant(local: Path) -> None:
+    write_policy(local / "hedgerow.toml", {})
+
+
+def misspell_a_grant(local: Path) -> None:
+    with (local / "hedgerow.toml").open("a") as file:
+        file.write('neighbors = "replace"\n')
+
+
+def change_the_schema(local: Path) -> None:
+    Schema([Categorical("sex", ["f", "m"])], label="malaria", classes=["no", "yes"]).save(
+        local / "schema.toml"
+    )
+
+
+def lose_the_schema(local: Path) -> None:
+    (local / "schema.toml").unlink()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: None,
+        lose_the_rows,
+        change_the_rows,
+        edit_the_grant,
+        withdraw_the_grant,
+        misspell_a_grant,
+        change_the_schema,
+        lose_the_schema,
+    ],
+)
+def test_the_account_is_read_from_the_journal_whatever_has_changed_since(kit: Path, change):
+    local = kit / "local"
+    site = Site(local / "hedgerow.toml")
+    for i in range(2):
+        assert isinstance(ask(site, f"q{i}"), Answer)
+    change(local)
+    before = written(kit)
+    said = command("ledger", "malaria", kit)  # the study is open all the while
+    assert said.exit_code == 0, said.stderr
+    assert said.stdout.splitlines()[0] == "Granted epsilon 1, spent 0.5."
+    assert "number of rows (discrete Laplace), 2 releases, epsilon 0.25" in said.stdout
+    assert written(kit) == before
+
+
+def test_looking_at_the_account_makes_nothing(kit: Path):
+    before = written(kit)
+    said = command("ledger", "malaria", kit)
+    assert said.exit_code == 0
+    assert f"There is no journal in {kit / 'local' / 'journal'} yet: nothing counts as spent." in said.stdout
+    assert written(kit) == before
+    site = Site(kit / "local" / "hedgerow.toml")
+    assert isinstance(ask(site, "q0"), Answer)
+    before = written(kit)
+    said = command("ledger", "dengue", kit)
+    assert said.exit_code == 0
+    assert "Nothing was asked in study 'dengue' yet; there is malaria." in said.stdout
+    assert written(kit) == before
+
+
+def test_the_check_says_what_is_left_and_makes_nothing(kit: Path):
+    before = written(kit)
+    said = command("check", kit)
+    assert said.exit_code == 0
+    journal = kit / "local" / "journal"
+    assert f"There is no journal in {journal} yet: nothing counts as spent." in said.stdout
+    assert "Of epsilon 2 for all studies together, 2 is left." in said.stdout
+    assert "WOULD BE DECLINED" not in said.stdout
+    assert written(kit) == before
+    site = Site(kit / "local" / "hedgerow.toml")
+    assert isinstance(ask(site, "q0"), Answer)
+    said = command("check", kit)
+    assert said.exit_code == 0
+    assert f"Journal: {journal}" in said.stdout
+    assert "Study 'malaria' has spent epsilon 0.25 so far." in said.stdout
+    assert "Of epsilon 2 for all studies together, 1.75 is left." in said.stdout
+    assert "300 rows" in said.stdout
+    assert "good until 2099-01-01" in said.stdout
+    assert "WOULD BE DECLINED" not in said.stdout
+
+
+def test_the_check_names_the_studies_that_would_be_declined_as_a_greeting_would(kit: Path):
+    path = kit / "local" / "hedgerow.toml"
+    write_policy(path, {"malaria": 1.5})
+    site = Site(path)
+    assert isinstance(ask(site, "q0", Fraction(1)), Answer)
+    site.close()
+    grants = {"malaria": 1.25, "dengue": 1.5, "measles": 1.0}
+    write_policy(path, grants)
+    said = command("check", kit)
+    assert said.exit_code == 0
+    declined = [line for line in said.stdout.splitlines() if line.startswith("WOULD BE DECLINED: ")]
+    assert [line.removeprefix("WOULD BE DECLINED: ") for line in declined] == [
+        why_declined(path, "malaria", Fraction(5, 4)),
+        why_declined(path, "dengue", Fraction(3, 2)),
+    ]
+    assert "was begun with epsilon 3/2, not 5/4" in declined[0]
+    assert "means to spend epsilon 1.5; it is granted 1.5, and other studies have left it 1." in declined[1]
+    assert Site(path).greet(greeting(study="measles", epsilon="1"))
+
+
+def why_declined(path: Path, study: str, epsilon: Fraction) -> str:
+    """What a greeting that asks for so much is told."""
+    site = Site(path)
+    with pytest.raises(HedgerowError) as error:
+        site.greet(greeting(study=study, epsilon=str(epsilon)))
+    site.close()
+    return str(error.value)
+
+
+def test_the_check_says_that_the_rows_have_changed(kit: Path):
+    site = Site(kit / "local" / "hedgerow.toml")
+    assert isinstance(ask(site, "q0"), Answer)
+    site.close()
+    change_the_rows(kit / "local")
+    said = command("check", kit)
+    assert said.exit_code == 0
+    assert "WOULD BE DECLINED: study 'malaria' was begun with other rows than now" in said.stdout
+
+
+def test_a_lifetime_that_was_lowered_has_nothing_left(kit: Path):
+    path = kit / "local" / "hedgerow.toml"
+    site = Site(path)
+    assert isinstance(ask(site, "q0", Fraction(1)), Answer)
+    site.close()
+    write_policy(path, {"malaria": 1.0}, lifetime=0.5)
+    said = command("check", kit)
+    assert "Of epsilon 0.5 for all studies together, 0 is left." in said.stdout
+    assert "WOULD BE DECLINED: study 'malaria' means to spend epsilon 1;" in said.stdout
+
+
+def test_a_lifetime_without_end_is_said_to_be_one(kit: Path):
+    write_policy(kit / "local" / "hedgerow.toml", {"malaria": 1.0}, lifetime=float("inf"))
+    said = command("check", kit)
+    assert said.exit_code == 0
+    assert (
+        "There is no limit to what all studies together may ever spend (lifetime_epsilon = inf)."
+        in said.stdout
+    )
+    assert "epsilon inf" not in said.stdout
+    assert "is left" not in said.stdout
+
+
+@pytest.mark.parametrize("where", ["rows.csv", "rows.csv/journal", "/proc/journal", "x" * 300])
+def test_a_journal_that_cannot_be_kept_is_told_in_one_sentence(kit: Path, where: str):
+    path = kit / "local" / "hedgerow.toml"
+    path.write_text(path.read_text().replace('journal = "journal"', f'journal = "{where}"'))
+    before = written(kit)
+    said = command("check", kit)
+    assert said.exit_code == 1
+    [sentence] = said.stderr.splitlines()
+    assert sentence.startswith(f"no journal can be kept in {path.parent / where} (")
+    assert sentence.endswith("let `journal` in hedgerow.toml name a folder that this user may write to.")
+    with pytest.raises(InvalidPolicy, match="no journal can be kept"):
+        Site(path)
+    assert written(kit) == before
+
+
+def test_a_link_to_nowhere_is_no_journal(kit: Path):
+    (kit / "local" / "journal").symlink_to(kit / "nowhere")
+    with pytest.raises(InvalidPolicy, match="no journal can be kept"):
+        Site(kit / "local" / "hedgerow.toml").greet(greeting())
+
+
+def test_the_journal_is_the_holders_own(kit: Path):
+    usual = os.umask(0o022)
+    try:
+        site = Site(kit / "local" / "hedgerow.toml")
+        assert isinstance(ask(site, "q0"), Answer)
+    finally:
+        os.umask(usual)
+    journal = kit / "local" / "journal"
+    assert journal.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in journal.iterdir()} == {0o600}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +15,12 @@ from typer.testing import CliRunner
 
 from hedgerow import Categorical, Numeric, Schema
 from hedgerow.cli import app
+from hedgerow.errors import HedgerowError
 from hedgerow.network.flare import console
 from hedgerow.network.flare.site import InvalidPolicy, Policy
 from hedgerow.network.flare.study import InvalidStudy, Study
+
+from .conftest import free_ports
 
 SCHEMA = Schema(
     [
@@ -66,11 +71,24 @@ def test_a_study_survives_its_job():
         ({"port": 0}, "port"),
         ({"max_splits": 2.5}, "max_splits"),
         ({"nonsense": 1}, "has no nonsense"),
+        ({"epsilon": 0}, "^epsilon = 0; it must be a positive finite number: there is always noise.$"),
+        ({"answer_seconds": -1}, "^answer_seconds = -1; it must be a number above 0 and at most 86400.$"),
+        ({"port": 0}, "^port = 0; it must be a whole number from 1 to 65535.$"),
+        (
+            {"method": "select"},
+            "method = 'select' selects at one holder, but there are 2; choose auto, local",
+        ),
+        ({"method": "paper"}, "method = 'paper' selects at one holder, but there are 2"),
     ],
 )
 def test_a_study_that_contradicts_itself_is_refused_by_name(wrong: dict, told: str):
     with pytest.raises(InvalidStudy, match=told):
         Study.from_dict(STUDY | wrong)
+
+
+@pytest.mark.parametrize("method", ["select", "paper"])
+def test_one_holder_may_select_alone(method: str):
+    assert Study.from_dict(STUDY | {"method": method, "holders": ["lake"]}).method == method
 
 
 @pytest.mark.parametrize("missing", list(STUDY))
@@ -122,7 +140,8 @@ def test_seeded_noise_is_shouted_about(site: Path):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('data = "rows.csv"', "", "say data"),
+        ('data = "rows.csv"', "", "say data, the file of the rows"),
+        ('journal = "journal"', "", "say journal, the folder "),
         ("lifetime_epsilon = 2.0", "", "lifetime_epsilon"),
         ("lifetime_epsilon = 2.0", "lifetime_epsilon = -1", "positive"),
         ("epsilon = 0.1", 'epsilon = "much"', "positive"),
@@ -142,6 +161,40 @@ def test_a_policy_that_cannot_be_meant_is_refused(site: Path, old: str, new: str
         Policy.load(site / "hedgerow.toml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'methods = ["local"]',
+            'neighbors = "replace"',
+            "grant of malaria: there is no neighbors; there is epsilon, methods, neighbours, study.",
+        ),
+        ("epsilon = 0.1\n", "", "grant of malaria: say epsilon."),
+        ('study = "malaria"\n', "", "a grant does not say its study."),
+        ("epsilon = 0.1", "epsilon = 0", "epsilon of malaria = 0; it must be a positive number."),
+        ('["local"]', '["local", 1]', "grant of malaria: methods is a list of some of "),
+        ('["local"]', "[]\nneighbours = 1", "grant of malaria: methods is a list of some of "),
+        ('["local"]', '["local"]\nneighbours = "near"', "grant of malaria: neighbours='near'; choose one of"),
+        (
+            "lifetime_epsilon = 2.0",
+            "lifetime_epsilon = 0",
+            "lifetime_epsilon = 0; it must be a positive number.",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_a_policy_is_named_with_its_file_and_study(
+    site: Path, old: str, new: str, told: str
+):
+    path = site / "hedgerow.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InvalidPolicy) as error:
+        Policy.load(path)
+    assert str(error.value).startswith(f"{path}: {told}")
+    assert "noise_seed" not in str(error.value)  # for tests, and not private
+
+
 def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
     said = CliRunner().invoke(app, ["network", "provision", str(tmp_path / "none.toml")])
     assert said.exit_code == 1
@@ -149,13 +202,16 @@ def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
     assert said.stdout == ""
 
 
-def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(site: Path):
+def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("hedgerow.network.flare.certificates.check_certificate", lambda _: None)
     (site / "local").mkdir()
     for name in ("hedgerow.toml", "schema.toml"):
         (site / name).rename(site / "local" / name)
     policy = site / "local" / "hedgerow.toml"
     policy.write_text(policy.read_text().replace("[[grants]]", "[grants]"))
-    said = CliRunner().invoke(app, ["network", "site", "ledger", "malaria", str(site)])
+    said = CliRunner().invoke(app, ["network", "site", "check", str(site)])
     assert said.exit_code == 1
     assert "begin each grant with [[grants]]." in said.stderr
     assert said.stdout == ""
@@ -176,6 +232,7 @@ def test_a_lost_holder_is_waited_for_from_when_something_was_last_answered(monke
         return console.Outcome("lost", "no answer from lake.")
 
     monkeypatch.setattr(console, "session", session)
+    monkeypatch.setattr(console, "wait_for_server", lambda *_: None)
     monkeypatch.setattr(console, "wait_for_holders", lambda *_: None)
     monkeypatch.setattr(console, "_run_once", run_once)
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
@@ -183,3 +240,48 @@ def test_a_lost_holder_is_waited_for_from_when_something_was_last_answered(monke
     with pytest.raises(console.StudyInterrupted):
         console.learn(study, Path(), lambda _: None, lambda _: None)
     assert len(jobs) == 2  # a new answer at the end of the first, none for more than an hour afterwards
+
+
+@pytest.fixture
+def no_server(tmp_path: Path) -> tuple[Path, str]:
+    """The kits of a network whose server is not up, and where it would be."""
+    [port] = free_ports(1)
+    startup = tmp_path / "kits" / "console" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "fed_admin.json").write_text(json.dumps({"admin": {"host": "localhost", "port": port}}))
+    return tmp_path / "kits", f"localhost:{port}"
+
+
+@pytest.mark.parametrize(("lost", "minutes"), [("wait", 60), ("abort", 1)])
+def test_a_server_that_is_not_up_is_waited_for_and_named(no_server, monkeypatch, lost: str, minutes: int):
+    kits, address = no_server
+    now, said = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        now[0] += 10 * seconds
+
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.time, "sleep", sleep)
+    study = Study.from_dict(STUDY | {"when_a_holder_is_lost": lost})
+    what = f"the server {address} cannot be reached (Connection refused): run `hedgerow network start` in its kit."
+    with pytest.raises(console.StudyInterrupted) as error:
+        console.learn(study, kits, said.append, lambda _: None)
+    assert said == [f"{what} Trying again."]
+    assert str(error.value) == f"{what} Then: hedgerow network resume."
+    assert 60 * minutes < now[0] < 60 * minutes + 20
+
+
+def test_a_console_without_a_kit_says_so(tmp_path: Path):
+    with pytest.raises(HedgerowError, match="there is no console's kit"):
+        console.learn(Study.from_dict(STUDY), tmp_path, print, print)
+    (tmp_path / "console" / "startup").mkdir(parents=True)
+    with pytest.raises(HedgerowError, match=r"fed_admin\.json does not say where the server is"):
+        console.learn(Study.from_dict(STUDY), tmp_path, print, print)
+
+
+def test_flare_does_not_talk_on_the_coordinators_terminal():
+    program = (
+        "import logging, hedgerow.network.flare.console; logging.getLogger('nvflare.fuel').error('internals')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import AsJson, console, print_json, progress, say
+from hedgerow.cli.console import AsJson, Jobs, console, print_json, progress, say
 
 
 def audit(
     quick: Annotated[bool, typer.Option("--quick", help="A minute instead of an hour.")] = False,
     runs: Annotated[int | None, typer.Option(min=8, help="Selections on each neighbour.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    jobs: Jobs = -1,
     paper: Annotated[
         bool, typer.Option("--paper", help="Attack the paper's mechanisms, as printed, instead.")
     ] = False,

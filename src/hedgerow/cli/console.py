@@ -28,6 +28,15 @@ console = Console()
 to_owner = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def _at_least_one(jobs: int) -> int:
+    if jobs == 0:
+        raise typer.BadParameter("0 processes do nothing; name a number, or -1 for one a core.")
+    return jobs
+
+
+Jobs = Annotated[int, typer.Option(help="Processes; -1 for one a core.", callback=_at_least_one)]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 
 USAGE = 2  # the exit code of a command that was written wrongly; of everything else that fails it is 1
@@ -111,8 +120,12 @@ def file_status(path: str | Path) -> list[os.stat_result]:
         return []
 
 
-def check_out(out: Path | None, inputs: Sequence[str | Path], *, force: bool = True) -> None:
-    """Refuse to write over what the command reads; and, unless forced, over any file."""
+def check_out(
+    out: Path | None, inputs: Sequence[str | Path], *, force: bool = True, prints: bool = False
+) -> None:
+    """Refuse to write over what the command reads, unless forced over any file, and to a file called -."""
+    if str(out) == STANDARD and not prints:
+        raise HedgerowError("--out - is no file, and this cannot be printed; name a file.")
     if out is None or not out.is_file():
         return
     if any(os.path.samestat(out.stat(), status) for path in inputs for status in file_status(path)):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli.console import console, hint, say
+from hedgerow.cli.console import Jobs, console, hint, say
 
 
 def reproduce(
@@ -22,7 +22,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Trees of each setting: 100, or 5 with --quick.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="5 runs and fewer points.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    jobs: Jobs = -1,
     out: Annotated[
         Path, typer.Option(help="The folder of the CSV and the figures; the report goes beside it.")
     ] = Path("reproduction"),
@@ -49,11 +49,11 @@ def reproduce(
         except KeyboardInterrupt:
             hint("Stopped. The same command goes on from here.")
             raise
-    if not ((out / runner.CSV).exists() or (out / runner.PACKED).exists()):
+    if not any(path.is_file() and path.stat().st_size for path in (out / runner.CSV, out / runner.PACKED)):
         raise typer.BadParameter(f"there is no {runner.CSV} in {out} to report.")
     figures = plots.draw_all(out)
     page = statements.write_report(out, figures)
-    say(f"{len(figures)} figures are in {out}, the report in {page}.")
+    say(f"{len({figure.stem for figure in figures})} figures are in {out}, the report in {page}.")
 
 
 def compare(

@@ -35,11 +35,11 @@ def predict(
     """Predict the class of each row of a table, in its order."""
     from hedgerow.tables import TableFile, table_writer
 
-    check_out(Path(out), [data, model])
+    check_out(Path(out), [data, model], prints=True)
     loaded = load_model(model)
     warn_if_not_private(loaded.record_, hint)
     tree = loaded.tree_
-    file, kept = TableFile(data), keep or []
+    file, kept = TableFile(data), list(dict.fromkeys(keep or ()))
     header = _predictions(tree, np.zeros(0, dtype=np.int32), proba=proba)
     if clash := {*kept} & {*header.column_names}:
         raise InvalidTable(f"the column {min(clash)!r} cannot be kept: the prediction has that name.")

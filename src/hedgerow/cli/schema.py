@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
@@ -47,6 +48,8 @@ def draft(
     """Write a schema with a table's columns, a guess at their kinds, and gaps for a person to fill in."""
     from hedgerow.tables import TableFile
 
+    if out is not None and out.suffix != ".toml":
+        raise InvalidSchema(f"{out}: a draft has gaps and comments, so its name must end in .toml.")
     check_out(out, [data], force=force)
     file = TableFile(data)
     types = file.types()
@@ -97,16 +100,16 @@ def _load(path: Path) -> Schema:
     try:
         return Schema.load(path)
     except InvalidSchema:
-        if path.suffix != ".toml" or len(gaps := _gaps(path.read_text(encoding="utf-8"))) < 2:
+        if path.suffix != ".toml" or len(gaps := _gaps(path)) < 2:
             raise
     raise InvalidSchema("\n".join(gaps))
 
 
-def _gaps(text: str) -> list[str]:
+def _gaps(path: Path) -> list[str]:
     """What is wrong with each column alone, and with the rest."""
     try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # not TOML, or not text
         return []
     columns = plain.get("columns")
     fine = Schema([Numeric("\0", 0, 1)], label="label", classes=[0]).to_dict()
@@ -138,32 +141,37 @@ def _try_to_read(path: str, schema: Schema) -> None:
 
 
 class StrangeColumns:
-    """The columns of a table of which no value so far is what the schema expects. For the owner of the rows alone."""
+    """The columns of a table whose values are hardly what the schema expects. For the owner of the rows alone."""
 
     def __init__(self, schema: Schema) -> None:
-        self._strange = dict(enumerate(schema.columns))
+        self._columns = schema.columns
+        self._seen = [np.zeros(column.n_bins, dtype=bool) for column in schema.columns]
 
     def see(self, codes: Codes) -> None:
         """Some more rows."""
-        for i, column in list(self._strange.items()):
-            if _is_met(column, codes.column(i)):
-                del self._strange[i]
+        for i, seen in enumerate(self._seen):
+            seen[np.bincount(codes.column(i), minlength=len(seen)) > 0] = True
 
     def tell(self, file: str) -> None:
         """Hint at them."""
-        for column in self._strange.values():
-            hint(
-                f"{file}: no row has one of the categories of {column.name!r}; are they written differently?"
-                if isinstance(column, Categorical)
-                else f"{file}: no {column.name!r} lies between the first and last threshold; is the unit another?"
-            )
+        for column, seen in zip(self._columns, self._seen, strict=True):
+            if what := _strange(column, seen):
+                hint(f"{file}: {what}")
 
 
-def _is_met(column: Column, codes: NDArray[Any]) -> bool:
-    """Whether some value is what the schema expects: a named category, or between two thresholds."""
-    if isinstance(column, Categorical):
-        return bool((codes < column.other_bin).any())
-    return len(column.cuts) < 2 or bool(((codes > 0) & (codes < len(column.cuts))).any())
+def _strange(column: Column, seen: NDArray[np.bool_]) -> str:
+    """What is odd about the bins that occur; nothing, as a rule."""
+    name = repr(column.name)
+    if not isinstance(column, Categorical):
+        between = len(column.cuts) < 2 or seen[1 : len(column.cuts)].any()
+        return "" if between else f"no {name} lies between the first and last threshold; is the unit another?"
+    named = seen[: column.other_bin]
+    if not named.any():
+        return f"no row has one of the categories of {name}; are they written differently?"
+    if seen[column.other_bin] and not named.all():
+        absent = column.categories[int(named.argmin())]
+        return f"some values of {name} are none of its categories, and no row has {absent!r}; is it written differently?"
+    return ""
 
 
 def _is_number(name: str) -> bool:

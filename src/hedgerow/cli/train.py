@@ -154,4 +154,5 @@ def _print(model: PrivateTreeClassifier, out: Path, *, as_json: bool) -> None:
     for number, account in enumerate(record.accounts, start=1):
         say(account_sentence(number, account))
     say(f"The tree has {tree.n_splits} splits and is {tree.depth} deep. It is in {out}.")
-    say("Training on the same rows again costs them epsilon again.")
+    if not record.leaks:
+        say("Training on the same rows again costs them epsilon again.")

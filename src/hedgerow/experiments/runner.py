@@ -33,6 +33,7 @@ from rich.progress import (
 
 from hedgerow.datasets import check_files, load
 from hedgerow.encoding import Codes
+from hedgerow.errors import InvalidTable
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import Cell
 from hedgerow.experiments.versions import Result, run
@@ -93,8 +94,13 @@ def _learn(
 
 def finished_cells(path: Path) -> set[Cell]:
     """The cells in the CSV."""
-    n_fields = len(fields(Cell))
-    return {Cell.from_row(row[:n_fields]) for row in csv.reader(whole_lines(path)[1:])}
+    n_fields, found = len(fields(Cell)), set()
+    for number, row in enumerate(csv.reader(whole_lines(path)[1:]), start=2):
+        try:
+            found.add(Cell.from_row(row[:n_fields]))
+        except ValueError:
+            raise InvalidTable(f"line {number} of {path} is not a tree's; remove it.") from None
+    return found
 
 
 def whole_lines(path: Path) -> list[str]:

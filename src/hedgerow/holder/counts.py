@@ -253,7 +253,7 @@ def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
         or rows.min(initial=0) < 0
         or rows.max(initial=-1) >= n_rows
     ):
-        raise InvalidTable("holders are lists of row numbers, from 0 to the number of rows.")
+        raise InvalidTable("holders are lists of row numbers, from 0 to one less than there are rows.")
     if len(rows) and np.bincount(rows).max() > 1:
         raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")
 

@@ -43,7 +43,7 @@ def report_html(model: PrivateTreeClassifier, evaluation: Mapping[str, Any] | No
         >>> re.search("<title>(.*)</title>", report_html(model))[1]
         'NOT PRIVATE: Decision tree for malaria'
     """
-    tree, record = model.tree_, model.record_
+    record, tree = model.record_, model.tree_  # in this order: the first says that a model is not fitted
     style, script = _file("page.css"), _file("page.js")
     private = record is not None and not record.leaks
     sections = [
