@@ -293,6 +293,8 @@ def report(out: Path, figures: Sequence[Path]) -> str:
             lines += ["", f"![{path.stem}]({out.name}/{path.name})"]
     lines += ["", "## The numbers", ""]
     for version in VERSIONS:
+        if not any(found[s, version] for s in STATEMENTS):
+            continue  # it was not run
         lines += [f"### `{version}`: {TITLES[version]}", ""]
         lines += ["| statement | where | numbers | |", "|---|---|---|---|"]
         for s in STATEMENTS:

@@ -99,7 +99,7 @@ class AnswerFile:
         if not data:
             self._file.write(_PURPOSE)
             return
-        place = good = len(_PURPOSE)
+        place = len(_PURPOSE)
         while place + _HEAD.size <= len(data):
             size, check = _HEAD.unpack_from(data, place)
             body = data[place + _HEAD.size : place + _HEAD.size + size]
@@ -110,5 +110,5 @@ class AnswerFile:
                 self._answers[identifier, holder] = Received(*rest)
             else:
                 self.lost[holder] = identifier
-            place = good = place + _HEAD.size + size
-        self._file.truncate(good)
+            place += _HEAD.size + size
+        self._file.truncate(place)
