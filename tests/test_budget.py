@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -76,11 +77,11 @@ def test_more_rows_and_more_epsilon_are_worth_more_levels():
     assert ADAPTIVE.levels(standing(30_000, hope=2.0)) > ADAPTIVE.levels(standing(30_000))
 
 
-def test_levels_solve_their_equation():
-    node = standing(30_000)
-    [r] = ADAPTIVE.levels(node)
+@pytest.mark.parametrize("noisiness", [1, 4])
+def test_levels_solve_their_equation(noisiness):
+    [r] = replace(ADAPTIVE, noisiness=noisiness).levels(standing(30_000))
     impurity = 2 * (30_000 - (22_500**2 + 7_500**2) / 30_000)
-    assert r * 1.6**r == pytest.approx(0.2 * impurity / ((4 + 0.5) * math.log(159)), rel=1e-4)
+    assert r * 1.6**r == pytest.approx(0.2 * impurity / ((4 * noisiness + 0.5) * math.log(159)), rel=1e-4)
 
 
 def test_a_small_node_is_a_leaf_and_gets_all_that_is_left():
@@ -150,6 +151,30 @@ def test_a_good_split_raises_the_promise_and_a_useless_one_lowers_it():
     assert promise(one, counts, good, quiet)[0] > 2
     assert promise(one, counts, useless, quiet)[0] < 0.5
     assert promise(one, counts, good, loud)[0] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(("above", "passed_on"), [(1.7, math.sqrt(1.7 / 0.07)), (1.8, 5.0)])
+def test_no_promise_is_above_5(above, passed_on):
+    """The split takes off all of the impurity; the counts are exact."""
+    pure = np.array([[[1000.0, 0.0], [0.0, 1000.0]]])
+    found = promise(np.array([above]), np.array([[1000.0, 1000.0]]), pure, np.zeros(1))
+    assert found == pytest.approx([passed_on])
+
+
+@pytest.mark.parametrize(("above", "passed_on"), [(0.3, math.sqrt(0.3 * 0.01 / 0.07)), (0.25, 0.2)])
+def test_no_promise_is_below_a_fifth(above, passed_on):
+    """The split takes off a hundredth of the impurity; the counts are exact."""
+    mixed = np.array([[[550.0, 450.0], [450.0, 550.0]]])
+    found = promise(np.array([above]), np.array([[1000.0, 1000.0]]), mixed, np.zeros(1))
+    assert found == pytest.approx([passed_on])
+
+
+def test_a_schedule_ends_where_a_share_buys_nothing_but_noise():
+    """0.49 * 2**40 / 2**depth is 8028 grains at depth 26, 4014 at 27 and so below LEAST, 4096."""
+    half = Fraction(1, 2)
+    rule = Scheduled(Criterion.gini, "decay", 512, ADAPTIVE, half, Fraction(1, 100), half)
+    assert rule.nodes(standing(10, depth=26)).total == [math.floor(0.49 * 2**14)]
+    assert rule.nodes(standing(10, depth=27)).total == [0]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -146,8 +146,12 @@ def decay(depth: int, depths: int) -> Fraction:
 
 def harmonic(depth: int, depths: int) -> Fraction:
     """In proportion to 1 / depth: the root matters most, but the last level is not starved."""
-    total = sum(Fraction(1, d) for d in range(1, depths + 1))
-    return Fraction(1, depth) / total if depth <= depths else Fraction(0)
+    return Fraction(1, depth) / _harmonic_number(depths) if depth <= depths else Fraction(0)
+
+
+@lru_cache(maxsize=64)
+def _harmonic_number(n: int) -> Fraction:
+    return sum((Fraction(1, i) for i in range(1, n + 1)), Fraction(0))
 
 
 SCHEDULES: dict[str, Callable[[int, int], Fraction]] = {

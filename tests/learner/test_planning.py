@@ -16,6 +16,7 @@ from hedgerow.errors import InvalidParameter, InvalidTable
 from hedgerow.learner.coordinator import _Study
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
+from hedgerow.network.local import LocalNetwork
 
 ONE = Fraction(1)
 
@@ -159,3 +160,18 @@ def test_a_node_lighter_than_the_floor_is_not_wanted(rows, wanted):
     study._n_rows, study.growth.nodes["cells"][0] = 100.0, [[50, 0], [0, 50]]
     study._judge(np.array([0]), np.array([rows]))
     assert study.growth.nodes["wanted"][0] == wanted
+    # All of the entropy of the rows as they were weighed, whatever number of them the cells add up to.
+    assert study.growth.nodes["gain"][0] == pytest.approx(rows)
+
+
+def test_what_the_cells_lack_of_a_well_known_parent_is_divided_between_the_children():
+    study = _Study(LocalNetwork([], "fit"), schema(1, 1), make_plan(schema(1, 1), Wishes(ONE)))
+    root = study.growth.nodes[0]
+    root["counts"], root["variance"], root["split"] = [60, 40], 1e-12, 0
+    root["cells"], root["cell_noise"] = [[50, 0], [0, 60]], 8.0
+    [children] = study.open_children(np.array([0]))
+    born = study.growth.nodes[children]
+    assert born["counts"] == pytest.approx(np.array([[55, -10], [5, 50]]))
+    assert born["variance"] == pytest.approx([4.0, 4.0])
+    assert born["measured"].tolist() == [[50, 0], [0, 60]]
+    assert born["noise"].tolist() == [8.0, 8.0]

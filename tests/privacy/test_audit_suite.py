@@ -52,11 +52,6 @@ def test_counts_are_found_to_cost_more_than_half_of_their_claim(findings: list[F
     assert min(bounds) > 0.5
 
 
-def test_a_fit_is_found_to_cost_something(findings: list[Finding]) -> None:
-    bounds = [f.result.lower_bound for f in findings if isinstance(f.audit.mechanism, Fitting)]
-    assert max(bounds) > 0.1
-
-
 @pytest.mark.parametrize("criterion", Criterion)
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_the_worst_neighbours_cost_most_of_what_a_selector_claims(
@@ -68,13 +63,13 @@ def test_the_worst_neighbours_cost_most_of_what_a_selector_claims(
     assert 0.6 < found.result.lower_bound <= ONE
 
 
-def test_seeded_fits_cost_no_more_than_secure_ones() -> None:
+def test_seeded_fits_are_found_to_cost_something_and_no_more_than_secure_ones() -> None:
     """A simulation must draw from the distribution that it stands for.
 
     Two releases made with the same seeded noise at two scales would be told apart here, at a bound above 2.
     """
     audit = Audit(Fitting(seeded=True), WORST, ONE)
-    assert audit.run(3_000, suite_confidence(1)).result.lower_bound <= ONE
+    assert 0.3 < audit.run(3_000, suite_confidence(1)).result.lower_bound <= ONE
 
 
 def test_the_catalogue_consists_of_neighbours() -> None:
@@ -104,10 +99,11 @@ def test_the_full_suite_has_every_selector_criterion_and_epsilon() -> None:
         suite("slow")
 
 
-def test_every_audit_of_a_mechanism_in_the_full_suite_runs() -> None:
-    for audit in suite("full"):
-        if isinstance(audit.mechanism, Selection | Counting):
-            assert audit.run(8, 1 - 1e-9).result.runs == 8
+def test_no_selection_or_count_of_the_full_suite_is_found_to_exceed_its_claim() -> None:
+    """With 400 runs, of counts 100: few, but an answer without noise shows at epsilon 0.1."""
+    audits = [audit for audit in suite("full") if isinstance(audit.mechanism, Selection | Counting)]
+    findings = [audit.run(400, suite_confidence(len(audits))) for audit in audits]
+    assert [finding.to_dict() for finding in findings if finding.exceeds] == []
 
 
 def test_the_findings_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,6 @@ from hedgerow.schema import Schema
 from hedgerow.tree import LEAF, Tree
 
 HOLDERS = 4
-# At depth 28 of the decaying budget the noise is millions of rows wide, and soon no message could hold it.
-MOST_DEPTH = 28
 
 
 @dataclass(frozen=True)
@@ -146,11 +144,8 @@ def learn_corrected(cell: Cell, rows: Rows) -> Tree:
         leaf_fraction=cell.leaf_fraction,
         max_rows=max_rows,
     )
-    plan = replace(  # for four holders the paper changes how a split is found, and nothing else
-        make_plan(rows.schema, wishes),
-        private_split=CORRECTED[cell.algorithm],
-        max_depth=None if cell.alpha == NO_NOISE else MOST_DEPTH,
-    )
+    # For four holders the paper changes how a split is found, and nothing else.
+    plan = replace(make_plan(rows.schema, wishes), private_split=CORRECTED[cell.algorithm])
     seeds = np.random.SeedSequence([cell.seed, 1]).generate_state(rows.n_holders, np.uint64).tolist()
     desks = [
         Desk("reproduce", Holder(table, _noise(cell.alpha, seed), Ledger(epsilon), max_rows))
