@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+Table = TypeVar("Table")
 Outcome = tuple[Any, ...]
 Sides = tuple[list[Outcome], list[Outcome]]  # runs on the likelier and on the other neighbour
 
+BLOCKS = 64  # a unit of parallel work is this part of a neighbour's runs, whatever the number of jobs
 MOST_VALUES = 64  # a number with more distinct values than this is looked at in bins
 MOST_THRESHOLDS = 128
 MOST_CONDITIONS = 2
@@ -132,21 +134,38 @@ class AuditResult:
         )
 
 
-def audit_outcomes(outcomes: Sides, confidence: float) -> AuditResult:
-    """Bound epsilon from below by what independent runs released, equally many on each of two neighbours.
+def audit(
+    mechanism: Callable[[Table, int], object],
+    neighbours: tuple[Table, Table],
+    *,
+    runs: int,
+    confidence: float,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: bool = False,
+) -> AuditResult:
+    """Bound epsilon of `mechanism(table, seed)` from below by `runs` runs on each of two neighbours.
 
-    An outcome's entries are anything hashable; those that are numbers are also compared with thresholds.
+    The outcome may be anything hashable, or a sequence or array of such things; entries that are numbers are
+    also compared with thresholds. Each run gets a 64-bit seed of its own. Given the same `seed` the result is the same for any number of jobs.
 
     Theorem: Pr[lower_bound > epsilon] <= 1 - confidence for an epsilon-private mechanism. The event does not
     depend on the runs it is counted in, so the counts are binomial; each of the two Clopper-Pearson bounds
     (1934) fails with probability at most (1 - confidence) / 2. Audits of a suite add up their failures: see
     `suite_confidence`.
     """
-    runs = len(outcomes[0])
-    if runs < 8 or len(outcomes[1]) != runs:
-        raise ValueError(f"there must be equally many runs, at least 8, got {runs} and {len(outcomes[1])}")
+    if runs < 8:
+        raise ValueError(f"runs must be at least 8, to choose an event and to bound it, got {runs}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    return audit_outcomes(_run(mechanism, neighbours, runs, seed, jobs, progress), confidence)
+
+
+def audit_outcomes(outcomes: Sides, confidence: float) -> AuditResult:
+    """Bound epsilon from below by independent runs that are there already, equally many on both neighbours."""
+    runs = len(outcomes[0])
+    if runs < 8 or len(outcomes[1]) != runs:
+        raise ValueError(f"expected equally many runs, at least 8, got {runs} and {len(outcomes[1])}")
     quarter, half = runs // 4, runs // 2
     ordering, choosing, bounding = (
         (outcomes[0][part], outcomes[1][part])
@@ -171,6 +190,58 @@ def suite_confidence(audits: int, false_alarm: float = 1e-6) -> float:
     if audits < 1 or not 0 < false_alarm < 1:
         raise ValueError(f"expected audits >= 1 and 0 < false_alarm < 1, got {audits} and {false_alarm}")
     return 1 - false_alarm / audits
+
+
+# ---- Running ---------------------------------------------------------------------------------------------------
+
+
+def _run(
+    mechanism: Callable[[Table, int], object],
+    neighbours: tuple[Table, Table],
+    runs: int,
+    seed: int,
+    jobs: int,
+    progress: bool,
+) -> Sides:
+    seeds = np.random.SeedSequence(seed).generate_state(2 * runs, np.uint64).reshape(2, runs).tolist()
+    length = math.ceil(runs / BLOCKS)
+    blocks = [
+        (mechanism, table, table_seeds[start : start + length])
+        for table, table_seeds in zip(neighbours, seeds, strict=True)
+        for start in range(0, runs, length)
+    ]
+    done = list(chain.from_iterable(_watch(_run_blocks(blocks, jobs), len(blocks), progress)))
+    return done[:runs], done[runs:]
+
+
+def _run_blocks(blocks: Sequence[tuple[Any, Any, list[int]]], jobs: int) -> Iterator[list[Outcome]]:
+    if jobs == 1:
+        return (_run_block(*block) for block in blocks)
+    import joblib  # type: ignore[import-untyped, unused-ignore]
+
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    finished: Iterator[list[Outcome]] = parallel(joblib.delayed(_run_block)(*block) for block in blocks)
+    return finished
+
+
+def _run_block(mechanism: Callable[[Table, int], object], table: Table, seeds: list[int]) -> list[Outcome]:
+    return [_as_outcome(mechanism(table, seed)) for seed in seeds]
+
+
+def _watch(blocks: Iterable[list[Outcome]], total: int, progress: bool) -> Iterable[list[Outcome]]:
+    if not progress:
+        return blocks
+    from rich.progress import track
+
+    return track(blocks, description="auditing", total=total)
+
+
+def _as_outcome(outcome: object) -> Outcome:
+    if isinstance(outcome, np.ndarray):
+        return tuple(outcome.ravel().tolist())
+    if isinstance(outcome, list | tuple):
+        return tuple(entry.item() if isinstance(entry, np.generic) else entry for entry in outcome)
+    return (outcome.item() if isinstance(outcome, np.generic) else outcome,)
 
 
 # ---- Choosing the event ----------------------------------------------------------------------------------------
