@@ -27,8 +27,6 @@ from hedgerow.files import STANDARD
 console = Console()
 to_owner = Console(stderr=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
 
 def _at_least_one(jobs: int) -> int:
     if jobs == 0:
@@ -36,6 +34,7 @@ def _at_least_one(jobs: int) -> int:
     return jobs
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 for one a core.", callback=_at_least_one)]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 

@@ -47,16 +47,16 @@ def start(kit: Path) -> int:
         command, folder, settings = lay_out(kit), kit / RUN, {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
     elif script.is_file():
         settle(kit)
-        command, folder, settings = [str(script.resolve()), "--once"], kit, {}
+        # The script calls python3: ours, which has FLARE and Hedgerow.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        command, folder, settings = [str(script.resolve()), "--once"], kit, {"PATH": path}
     else:
         raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
-    # The server's script, and FLARE for its jobs, call python3: ours, which has FLARE and Hedgerow.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     with (kit / CONSOLE_FILE).open("ab") as console:
         process = subprocess.Popen(  # noqa: S603 - the server's own script, or ours
             command,
             cwd=folder,
-            env=os.environ | settings | {"PATH": path},
+            env=os.environ | settings,
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
