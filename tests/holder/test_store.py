@@ -445,11 +445,11 @@ def test_nobody_else_may_read_the_files(path: Path) -> None:
     usual = os.umask(0o022)
     try:
         with Store(path).open_study(GRANT) as study, study._database.transaction() as database:
-            database.all("UPDATE studies SET basis = '{}'")
+            database.all("UPDATE studies SET basis = 'other'")
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     finally:
         os.umask(usual)
-    names = {"holder.db", "holder.db-journal", "holder.db-study-1.lock"}
+    names = {f"holder.db{side}" for side in ("", "-journal", "-study-1.lock", "-study-1.lock-journal")}
     assert modes == dict.fromkeys(names, 0o600)
 
 
@@ -521,6 +521,15 @@ def open_damaged(path: Path) -> Fraction | None:
         return None
 
 
+def looked_at(path: Path) -> Fraction | None:
+    """What the account says that the study has spent; None if it is refused, or another study's."""
+    try:
+        ledger = Store(path).account(GRANT.study)
+    except HedgerowError:
+        return None
+    return None if ledger is None else Fraction(ledger.spent)
+
+
 def test_a_damaged_file_never_understates_what_was_spent(path: Path) -> None:
     """A changed byte is found, or it does not touch the account; never anything but our own error."""
     spent = fill(path)
@@ -538,6 +547,7 @@ def test_a_damaged_file_never_understates_what_was_spent(path: Path) -> None:
         after = open_damaged(path)
         assert after is None or after == spent, place
         found += after is None
+        assert looked_at(path) in (None, spent), place
     assert found > 20
 
 
@@ -561,6 +571,8 @@ def test_a_file_that_was_cut_short_is_refused(path: Path, kept: float) -> None:
         "DELETE FROM requests WHERE place = 20",
         "DELETE FROM requests",
         "UPDATE requests SET request = x'00' WHERE place = 3",
+        "UPDATE studies SET spent = 'much'",
+        "UPDATE studies SET spent = x'00'",
     ],
 )
 def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path, change: str) -> None:
@@ -568,9 +580,9 @@ def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path
     with sqlite3.connect(path) as database:
         database.execute(change)
     database.close()
-    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed"):
+    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed|cannot be read"):
         Store(path).account("first")
-    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed"):
+    with pytest.raises(InvalidStore, match=r"does not follow|cannot be followed|cannot be read"):
         Store(path).open_study(GRANT).desk(rows(), SeededNoise(1))
 
 

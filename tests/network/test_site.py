@@ -293,7 +293,7 @@ def test_looking_at_the_account_makes_nothing(kit: Path):
     before = written(kit)
     said = command("ledger", "dengue", kit)
     assert said.exit_code == 0
-    assert "Nothing was asked in study 'dengue' yet; there is malaria." in said.stdout
+    assert "Nothing was asked in study 'dengue' yet; in others it was: malaria." in said.stdout
     assert written(kit) == before
 
 
@@ -314,6 +314,7 @@ def test_the_check_says_what_is_left_and_makes_nothing(kit: Path):
     assert "Study 'malaria' has spent epsilon 0.25 so far." in said.stdout
     assert "Of epsilon 2 for all studies together, 1.75 is left." in said.stdout
     assert "300 rows" in said.stdout
+    assert "The journal can be written." in said.stdout
     assert "good until 2099-01-01" in said.stdout
     assert "WOULD BE DECLINED" not in said.stdout
 
@@ -411,3 +412,12 @@ def test_the_journal_is_the_holders_own(kit: Path):
     journal = kit / "local" / "journal"
     assert journal.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in journal.iterdir()} == {0o600}
+
+
+def test_a_journal_that_vanishes_while_the_site_is_up_is_not_begun_anew(policy: Path):
+    write_policy(policy, {"malaria": 1.0, "other": 1.0})
+    site = Site(policy)
+    assert isinstance(ask(site, "q0"), Answer)
+    (site.policy.journal / "studies.db").unlink()
+    assert isinstance(ask(site, "q0", study="other"), Refusal)
+    assert isinstance(ask(Site(policy), "q0", study="other"), Refusal)  # nor by the next job

@@ -263,11 +263,11 @@ def test_a_server_that_is_not_up_is_waited_for_and_named(no_server, monkeypatch,
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(console.time, "sleep", sleep)
     study = Study.from_dict(STUDY | {"when_a_holder_is_lost": lost})
-    what = f"the server {address} cannot be reached (Connection refused): run `hedgerow network start` in its kit."
+    what = f"the server {address} cannot be reached (Connection refused); run `hedgerow network start` in the server's kit"
     with pytest.raises(console.StudyInterrupted) as error:
         console.learn(study, kits, said.append, lambda _: None)
-    assert said == [f"{what} Trying again."]
-    assert str(error.value) == f"{what} Then: hedgerow network resume."
+    assert said == [f"waiting: {what}"]
+    assert str(error.value) == f"{what}, then hedgerow network resume."
     assert 60 * minutes < now[0] < 60 * minutes + 20
 
 

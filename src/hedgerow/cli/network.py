@@ -49,26 +49,23 @@ def provision(
 
 @site_app.command("check")
 def check(kit: Kit = Path()) -> None:
-    """Read policy, schema and data as the site would, and say in plain words what it is about to allow."""
+    """Read policy, schema and data as the site would, and say in plain words what it is about to allow or decline."""
     from hedgerow.network.flare.certificates import check_certificate
-    from hedgerow.network.flare.site import POLICY_FILE, STORE, Policy, load_table, spent_so_far
+    from hedgerow.network.flare.site import POLICY_FILE, Site
 
     good_until = check_certificate(kit)
-    policy = Policy.load(kit / "local" / POLICY_FILE)
-    codes, _ = load_table(policy)
-    say(policy.explain())
-    say(f"The data can be read: {codes.n_rows} rows (this number stays here).")
+    site = Site(kit / "local" / POLICY_FILE)
+    say(site.policy.explain())
     say(f"The certificate of this kit is good until {good_until:%Y-%m-%d}.")
-    for study, spent in spent_so_far(policy).items():
-        say(f"Study {study!r} has spent epsilon {float(spent):.6g} so far ({policy.journal / STORE}).")
+    say(site.outlook())
 
 
 @site_app.command("ledger")
 def ledger(study: Annotated[str, typer.Argument(help="The study's name.")], kit: Kit = Path()) -> None:
-    """What a study has spent at this site, and on what. Not while the study is being learned."""
-    from hedgerow.network.flare.site import POLICY_FILE, Site
+    """What a study has spent at this site, and on what, as its journal says."""
+    from hedgerow.network.flare.site import POLICY_FILE, account
 
-    say(Site(kit / "local" / POLICY_FILE).account(study))
+    say(account(kit / "local" / POLICY_FILE, study))
 
 
 @app.command()

@@ -19,15 +19,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from hedgerow.errors import BudgetExceeded, InvalidStore, Refused
+from hedgerow.errors import BudgetExceeded, HedgerowError, InvalidStore, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
+from hedgerow.holder.holder import divisions, prices_of
+from hedgerow.messages import Request, from_bytes
+from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
 APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
 VERSION = 2
 PATIENCE = 30.0  # seconds to wait for another process's transaction
+OWN = 0o600  # a hash of all rows is nobody else's to read; SQLite gives its side files the store's own mode
 
 TABLES = (
     """CREATE TABLE studies (
@@ -78,13 +82,41 @@ class Store:
     def spent(self) -> dict[str, Fraction]:
         """What each study has spent."""
         with _Connection(self.path) as database:
-            return {name: Fraction(spent) for name, spent in database.all("SELECT name, spent FROM studies")}
+            return {name: _exact(spent) for name, spent in database.all("SELECT name, spent FROM studies")}
 
     def granted(self) -> dict[str, Fraction]:
         """What each study may spend."""
         with _Connection(self.path) as database:
             terms = database.all("SELECT name, terms FROM studies")
-        return {name: Fraction(_read(text).get("epsilon", 0)) for name, text in terms}
+        return {name: _exact(_read(text).get("epsilon", 0)) for name, text in terms}
+
+    def account(self, study: str) -> Ledger | None:
+        """What a study has spent and on what, by its requests alone; None if it has asked nothing.
+
+        Neither its rows nor its grant need to be there any more, and it may be open meanwhile.
+        """
+        with _Connection(self.path) as database:  # one statement: all of it is of one moment
+            found = database.all(
+                "SELECT terms, basis, spent, request FROM studies LEFT JOIN requests ON study = number "
+                "WHERE name = ? ORDER BY place",
+                study,
+            )
+        requests = [request for *_, request in found if request is not None]
+        if not found or (not requests and found[0][2] == "0"):
+            return None
+        terms, basis, spent, _ = found[0]
+        ledger = _follow(study, requests, _read(terms), _read(basis))
+        _check_spent(study, ledger, _exact(spent))
+        return ledger
+
+    def check(self, grant: StudyGrant, rows: GroupedRows, noise: Noise) -> None:
+        """Refuse what a study that goes on would be refused for, and leave everything as it is."""
+        if self.account(grant.study) is None:
+            return
+        with _Connection(self.path) as database:
+            [[terms, basis]] = database.all("SELECT terms, basis FROM studies WHERE name = ?", grant.study)
+        _check_unchanged(grant.study, "terms", terms, _terms(grant))
+        _check_unchanged(grant.study, "basis", basis, _basis(rows, noise))
 
     def open_study(self, grant: StudyGrant) -> StoredStudy:
         """The journal of a study, begun or continued; refused while anybody else has it open."""
@@ -101,8 +133,7 @@ class StoredStudy:
         self._number = self._begin()
         self._lock = _lock(store.path, self._number, grant.study)
         try:
-            terms = asdict(grant) | {"epsilon": str(grant.epsilon), "methods": list(grant.methods)}
-            self._agree("terms", terms)
+            self._agree("terms", _terms(grant))
         except BaseException:
             self.close()
             raise
@@ -126,12 +157,9 @@ class StoredStudy:
         The rows must be the same as then: prices are added up along paths, and a row that has changed its side of
         a split would have paid on both.
         """
-        self._agree("basis", {"rows": rows.fingerprint(), "private noise": noise.private})
+        self._agree("basis", _basis(rows, noise))
         desk = self.grant.desk(rows, noise, self)
-        if desk.holder.ledger.spent != self._store.spent()[self.grant.study]:
-            raise InvalidStore(
-                f"what study {self.grant.study!r} has spent does not follow from its requests."
-            )
+        _check_spent(self.grant.study, desk.holder.ledger, self._store.spent()[self.grant.study])
         return desk
 
     def _begin(self) -> int:
@@ -151,12 +179,7 @@ class StoredStudy:
                 statement = f"UPDATE studies SET {column} = ? WHERE number = ?"  # noqa: S608 - ours
                 database.all(statement, json.dumps(now), self._number)
             [[text]] = database.all(f"SELECT {column} FROM studies WHERE number = ?", self._number)  # noqa: S608
-        for name, value in now.items():
-            if (begun := _read(text).get(name)) != value:
-                what = f"{name} {begun}, not {value}" if column == "terms" else f"other {name} than now"
-                raise Refused(
-                    f"study {self.grant.study!r} was begun with {what}; restore that, or grant a study of another name."
-                )
+        _check_unchanged(self.grant.study, column, text, now)
 
     def past(self) -> Iterator[tuple[str, bytes, bool]]:
         """See `Journal.past`."""
@@ -174,7 +197,7 @@ class StoredStudy:
         """See `Journal.charged`; refuses what would bring all studies together above their epsilon."""
         with self._database.transaction() as database:
             others = database.all("SELECT spent FROM studies WHERE number != ?", self._number)
-            if sum((Fraction(other) for [other] in others), spent) > self._store.lifetime_epsilon:
+            if sum((_exact(other) for [other] in others), spent) > self._store.lifetime_epsilon:
                 raise BudgetExceeded("the epsilon that these data have for all studies together is spent.")
             row = (self._number, self._place, identifier, request)
             database.all("INSERT INTO requests (study, place, identifier, request) VALUES (?, ?, ?, ?)", *row)
@@ -249,6 +272,7 @@ def _create(path: Path) -> None:
                 f"PRAGMA user_version = {VERSION}",
             ):
                 database.all(statement)
+        new.chmod(OWN)
         with suppress(FileExistsError):  # another process was quicker
             os.link(new, path)
 
@@ -262,21 +286,69 @@ def _check(database: _Connection) -> None:
         raise InvalidStore(f"{database.path} is damaged; what was spent cannot be told from it.")
 
 
+def _terms(grant: StudyGrant) -> dict[str, Any]:
+    return asdict(grant) | {"epsilon": str(grant.epsilon), "methods": list(grant.methods)}
+
+
+def _basis(rows: GroupedRows, noise: Noise) -> dict[str, Any]:
+    return {"rows": rows.fingerprint(), "private noise": noise.private}
+
+
+def _check_unchanged(study: str, column: str, text: str, now: dict[str, Any]) -> None:
+    """Refuse to go on with anything else than what a study was begun with."""
+    for name, value in now.items():
+        if (begun := _read(text).get(name)) != value:
+            what = f"{name} {begun}, not {value}" if column == "terms" else f"other {name} than now"
+            raise Refused(
+                f"study {study!r} was begun with {what}; restore that, or grant a study of another name."
+            )
+
+
+def _check_spent(study: str, ledger: Ledger, spent: Fraction) -> None:
+    if ledger.spent != spent:
+        raise InvalidStore(f"what study {study!r} has spent does not follow from its requests.")
+
+
+def _follow(study: str, requests: list[bytes], terms: dict[str, Any], basis: dict[str, Any]) -> Ledger:
+    """The ledger as the holder's was after these requests: what they cost follows from them, and not from rows."""
+    leaks = () if basis.get("private noise") is True else ("the noise was seeded and can be taken off again",)
+    known: dict[int, tuple[int, ...]] = {}  # an announcement may be repeated
+    try:
+        ledger = Ledger(_exact(terms["epsilon"]), neighbours=terms["neighbours"], leaks=leaks)
+        for asked in requests:
+            request = from_bytes(asked)
+            assert isinstance(request, Request)
+            new = {at: into for at, into in divisions(request.growth).items() if known.get(at) != into}
+            ledger.book(ledger.quote(request.query.nodes.tolist(), prices_of(request.query), new))
+            known |= new
+    except (HedgerowError, AssertionError, LookupError, TypeError) as error:
+        raise InvalidStore(f"the journal of study {study!r} cannot be followed: {error}") from error
+    return ledger
+
+
 def _read(text: str) -> dict[str, Any]:
     try:
         plain = json.loads(text)
-    except ValueError:
+    except (TypeError, ValueError):
         plain = None
     if not isinstance(plain, dict):
         raise InvalidStore("the store is damaged: what a study was begun with cannot be read.")
     return plain
 
 
+def _exact(text: Any) -> Fraction:
+    try:
+        return Fraction(text)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise InvalidStore("the store is damaged: an epsilon in it cannot be read.") from error
+
+
 def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:
     """A lock on a study that ends with the process, however that ends: a transaction on a file beside the store."""
-    lock = sqlite3.connect(
-        f"{path}-study-{number}.lock", timeout=0, isolation_level=None, check_same_thread=False
-    )
+    file = Path(f"{path}-study-{number}.lock")
+    lock = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
+    with suppress(PermissionError):  # another user has made it
+        file.chmod(OWN)
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,9 @@ MOST_FRUITLESS = 5
 TRY_AGAIN = ("lost", "died", "stopped", "busy")  # a new job may go on
 NOTHING_NEW: dict[str, Any] = {"rounds": [], "outcome": None}
 Show = Callable[[str], None]
+
+# Its internals are for nobody at this terminal; what they mean is said here.
+logging.getLogger("nvflare").addHandler(logging.NullHandler())
 
 
 class StudyInterrupted(HedgerowError):
@@ -55,11 +60,12 @@ def learn(study: Study, kits: Path, show: Show, show_round: Callable[[dict[str, 
     while True:
         fruitless += 1
         try:
+            wait_for_server(kits, study, show)
             with session(kits) as flare:
                 wait_for_holders(flare, study, show)
                 outcome = _run_once(flare, study, show, count)
         except ConnectionError as error:
-            outcome = Outcome("died", f"the server was lost: {error}")
+            outcome = Outcome("died", str(error))
         if outcome.state == "finished":
             return outcome
         may_wait = study.when_a_holder_is_lost != "abort" and outcome.state in TRY_AGAIN
@@ -77,19 +83,64 @@ def session(kits: Path, seconds: float = 15.0) -> Iterator[Any]:
     """A connection to the server as the coordinator; raises ConnectionError if there is none."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-    kit = kits / CONSOLE
-    if not (kit / "startup").is_dir():
-        raise HedgerowError(f"there is no console's kit in {kits}; make it with hedgerow network provision.")
+    kit = _kit(kits)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # FLARE says that it is connecting
             flare = new_secure_session(CONSOLE_USER, str(kit.resolve()), timeout=seconds)
     except Exception as error:  # FLARE raises half a dozen kinds
-        raise ConnectionError(f"cannot log in to the server ({type(error).__name__})") from error
+        raise ConnectionError(f"the server did not let the console in ({type(error).__name__}).") from error
     try:
         yield flare
     finally:
         with contextlib.suppress(Exception):  # the server may be gone
             flare.close()
+
+
+def _kit(kits: Path) -> Path:
+    kit = kits / CONSOLE
+    if not (kit / "startup").is_dir():
+        raise HedgerowError(f"there is no console's kit in {kits}; make it with hedgerow network provision.")
+    return kit
+
+
+def wait_for_server(kits: Path, study: Study, show: Show) -> None:
+    """Until something listens where the console's kit expects the server; FLARE itself would not say where."""
+    host, port = _server_of(_kit(kits))
+    began = time.monotonic()
+    told = False
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=10).close()
+        except OSError as error:
+            away = (
+                f"the server {host}:{port} cannot be reached ({error.strerror or error}); "
+                "run `hedgerow network start` in the server's kit"
+            )
+        else:
+            return
+        if time.monotonic() - began > _patience(study):
+            raise StudyInterrupted(f"{away}, then hedgerow network resume.")
+        if not told:
+            show(f"waiting: {away}")
+            told = True
+        time.sleep(1.0)
+
+
+def _server_of(kit: Path) -> tuple[str, int]:
+    path = kit / "startup" / "fed_admin.json"
+    try:
+        admin = json.loads(path.read_text(encoding="utf-8"))["admin"]
+        return str(admin["host"]), int(admin["port"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise HedgerowError(
+            f"{path} does not say where the server is; make the kits anew with hedgerow network provision --renew."
+        ) from error
+
+
+def _patience(study: Study) -> float:
+    """Seconds to wait for a party that is not there yet."""
+    minutes = study.return_minutes
+    return 60.0 * (min(minutes, 1.0) if study.when_a_holder_is_lost == "abort" else minutes)
 
 
 def wait_for_holders(flare: Any, study: Study, show: Show) -> None:
@@ -103,7 +154,7 @@ def wait_for_holders(flare: Any, study: Study, show: Show) -> None:
         waited = time.monotonic() - began
         if not missing or (len(study.holders) - len(missing) >= needed and waited > study.answer_seconds):
             return
-        if waited > 60 * study.return_minutes or (study.when_a_holder_is_lost == "abort" and waited > 60):
+        if waited > _patience(study):
             raise StudyInterrupted(
                 f"{', '.join(missing)} did not connect; hedgerow network resume when they do."
             )
@@ -118,7 +169,7 @@ def connected(flare: Any) -> set[str]:
     try:
         return {client.name for client in flare.get_connected_client_list()}
     except Exception as error:
-        raise ConnectionError(type(error).__name__) from error
+        raise ConnectionError(f"the server was lost ({type(error).__name__}).") from error
 
 
 def _run_once(flare: Any, study: Study, show: Show, show_round: Callable[[dict[str, Any]], None]) -> Outcome:
@@ -137,7 +188,7 @@ def _submit(flare: Any, folder: Path) -> str:
     try:
         job: str = flare.submit_job(str(folder.resolve()))
     except Exception as error:
-        raise ConnectionError(f"the job was not taken: {type(error).__name__}: {error}") from error
+        raise ConnectionError(f"the server did not take the job: {type(error).__name__}: {error}.") from error
     return job
 
 
@@ -148,7 +199,7 @@ def _watch(flare: Any, job: str, show_round: Callable[[dict[str, Any]], None]) -
         try:
             status = str(flare.get_job_meta(job).get("status", ""))
         except Exception as error:
-            raise ConnectionError(type(error).__name__) from error
+            raise ConnectionError(f"the server was lost ({type(error).__name__}).") from error
         if status.startswith("FINISHED"):
             return Outcome("died", f"the job ended early ({status.partition(':')[2].lower()}).")
         # A command to a job that is about to begin or to end fails in many ways; its status tells which.

@@ -42,7 +42,7 @@ def start(kit: Path) -> int:
     if (running := status(kit).process) is not None:
         raise RunsAlready(f"{kit.name} runs already, as process {running}.")
     script = kit / "startup" / "sub_start.sh"
-    if (kit / "local" / POLICY_FILE).is_file():  # a holder's, whatever else is in it
+    if (kit / "local" / POLICY_FILE).exists():  # a holder's, whatever else is in it
         stop(kit)  # jobs that have outlived their site: they would write into the workspace
         command, folder, settings = lay_out(kit), kit / RUN, {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
     elif script.is_file():

@@ -7,6 +7,7 @@ that the holder does not take part, never why. Imports nothing of FLARE.
 from __future__ import annotations
 
 import math
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +34,11 @@ from hedgerow.tables import read_codes
 
 POLICY_FILE = "hedgerow.toml"
 STORE = "studies.db"  # in the journal's folder
+PLACES = {
+    "data": "the file of the rows",
+    "schema": "the file of the schema",
+    "journal": "the folder in which everything that was spent is kept",
+}
 NOT_HERE = "this holder does not take part in the study as asked; its own console says why."
 
 
@@ -54,18 +60,18 @@ class Grant:
     @classmethod
     def from_dict(cls, plain: Any, schema: Schema, max_rows: int) -> Grant:
         """Checked values from TOML."""
-        may = ("methods", "neighbours", "noise_seed")
-        if not isinstance(plain, dict) or not {"study", "epsilon"} <= plain.keys() <= {
-            "study",
-            "epsilon",
-            *may,
-        }:
-            raise InvalidPolicy(f"a grant says study and epsilon, and may say {', '.join(may)}.")
-        study, methods = plain["study"], plain.get("methods", list(QUERIES))
-        if not isinstance(study, str) or not NAME.fullmatch(study):
+        if not isinstance(plain, dict) or "study" not in plain:
+            raise InvalidPolicy("a grant does not say its study.")
+        if not isinstance(study := plain["study"], str) or not NAME.fullmatch(study):
             raise InvalidPolicy(f"study = {study!r} is not the name of a study.")
+        entries = {"study", "epsilon", "methods", "neighbours"}
+        if unknown := sorted(plain.keys() - entries - {"noise_seed"}):
+            raise InvalidPolicy(f"grant of {study}: {_unknown(unknown, entries)}")
+        if "epsilon" not in plain:
+            raise InvalidPolicy(f"grant of {study}: say epsilon.")
+        methods = plain.get("methods", list(QUERIES))
         if not isinstance(methods, list) or not methods or not all(isinstance(m, str) for m in methods):
-            raise InvalidPolicy(f"methods of {study}: a list of some of {', '.join(QUERIES)}.")
+            raise InvalidPolicy(f"grant of {study}: methods is a list of some of {', '.join(QUERIES)}.")
         epsilon = _epsilon(f"epsilon of {study}", plain["epsilon"])
         if not isinstance(epsilon, Fraction):
             raise InvalidPolicy(f"epsilon of {study} is infinite: over a network there is always noise.")
@@ -102,34 +108,36 @@ class Policy:
     def load(cls, path: Path) -> Policy:
         """Read `hedgerow.toml`; names of files are relative to it."""
         plain = read_toml(path)
-        keys = {"data", "schema", "journal", "lifetime_epsilon", "max_rows", "grants"}
-        if unknown := sorted(plain.keys() - keys):
-            raise InvalidPolicy(
-                f"{path}: there is no {', '.join(unknown)}; there is {', '.join(sorted(keys))}."
-            )
-        for name in ("data", "schema", "journal"):
-            if not isinstance(plain.get(name), str):
-                raise InvalidPolicy(f"{path}: say {name}, the name of a file.")
+        try:
+            return cls._from_dict(plain, path.parent)
+        except InvalidPolicy as error:
+            raise InvalidPolicy(f"{path}: {error}") from error
+
+    @classmethod
+    def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
+        entries = {*PLACES, "lifetime_epsilon", "max_rows", "grants"}
+        if unknown := sorted(plain.keys() - entries):
+            raise InvalidPolicy(_unknown(unknown, entries))
+        places = {name: _place(plain, name, folder) for name in PLACES}
         if "lifetime_epsilon" not in plain:
-            raise InvalidPolicy(f"{path}: say lifetime_epsilon, what all studies together may ever spend.")
+            raise InvalidPolicy("say lifetime_epsilon, what all studies together may ever spend.")
         max_rows = plain.get("max_rows", MAX_ROWS)
         if type(max_rows) is not int or not 0 < max_rows <= MAX_ROWS:
-            raise InvalidPolicy(f"{path}: max_rows is a whole number of at most {MAX_ROWS}.")
-        schema_file = path.parent / plain["schema"]
-        if not schema_file.is_file():
-            raise InvalidPolicy(f"{path}: there is no schema file {schema_file}.")
+            raise InvalidPolicy(f"max_rows is a whole number of at most {MAX_ROWS}.")
+        if not places["schema"].is_file():
+            raise InvalidPolicy(f"there is no schema file {places['schema']}.")
         grants = plain.get("grants", [])
         if not isinstance(grants, list):
-            raise InvalidPolicy(f"{path}: begin each grant with [[grants]].")
-        schema = Schema.load(schema_file)
+            raise InvalidPolicy("begin each grant with [[grants]].")
+        schema = Schema.load(places["schema"])
         checked = [Grant.from_dict(grant, schema, max_rows) for grant in grants]
         by_study = {grant.terms.study: grant for grant in checked}
         if len(by_study) < len(checked):
-            raise InvalidPolicy(f"{path}: a study has two grants; keep one.")
+            raise InvalidPolicy("a study has two grants; keep one.")
         return cls(
-            data=path.parent / plain["data"],
+            data=places["data"],
             schema=schema,
-            journal=path.parent / plain["journal"],
+            journal=places["journal"],
             lifetime=_epsilon("lifetime_epsilon", plain["lifetime_epsilon"]),
             grants=by_study,
             max_rows=max_rows,
@@ -142,7 +150,10 @@ class Policy:
             f"Schema: {len(self.schema.columns)} columns, label {self.schema.label!r} "
             f"({self.schema.n_classes} classes), {len(self.schema.splits)} candidate splits",
             f"  its hash: {self.schema.hash}",
-            f"All studies together may ever spend epsilon {_words(self.lifetime)}.",
+            f"Journal: {self.journal}",
+            f"All studies together may ever spend epsilon {_words(self.lifetime)}."
+            if math.isfinite(self.lifetime)
+            else "There is no limit to what all studies together may ever spend (lifetime_epsilon = inf).",
         ]
         if not self.grants:
             lines.append("No study is granted anything: every question will be refused.")
@@ -167,7 +178,7 @@ class Policy:
 
 
 class Site:
-    """A holder's desks, one a granted study, over one table that is read once.
+    """A holder's desks, one a granted study, over one table that is read once. Until a study asks, it only looks.
 
     A grant that is withdrawn or changed in the policy's file counts from the next question on; other changes
     (data, schema, journal) stop the site until the next job.
@@ -178,8 +189,8 @@ class Site:
         self._stamp = _stamp(path)
         self.policy = policy = Policy.load(path)
         self._codes, self._labels = load_table(policy)
-        policy.journal.mkdir(parents=True, exist_ok=True)
-        self._store = Store(policy.journal / STORE, lifetime_epsilon=policy.lifetime)
+        _check_journal(policy.journal)
+        self._kept: Store | None = None
         self._open: dict[str, tuple[StoredStudy, Desk]] = {}
         self._lock = threading.Lock()  # FLARE delivers messages on several threads
 
@@ -196,37 +207,79 @@ class Site:
         Raises `Refused` with the reason, for this site's console, if there is no such desk, or if the study would
         be refused later, when it has spent something already. The ledger decides in any case.
         """
-        study = greeting.get("study")
         with self._lock:
             self._reread()
-            if not isinstance(study, str) or study not in self.policy.grants:
-                raise NoGrant(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
-            terms = self.policy.grants[study].terms
+            terms = self._grant(greeting.get("study")).terms
             if (found := greeting.get("schema")) != terms.schema:
                 raise Refused(
-                    f"study {study!r} means another schema than this site's (hash {str(found)[:64]!r}, "
+                    f"study {terms.study!r} means another schema than this site's (hash {str(found)[:64]!r}, "
                     f"here {terms.schema!r}); agree on one file."
                 )
             if (found := greeting.get("neighbours")) != terms.neighbours:
                 raise Refused(
-                    f"study {study!r} means neighbours {str(found)[:20]!r}, granted is {terms.neighbours!r}."
+                    f"study {terms.study!r} means neighbours {str(found)[:20]!r}, granted is {terms.neighbours!r}."
                 )
             method = str(greeting.get("method"))
             if method not in QUERIES or not QUERIES[method] <= terms.queries:
-                raise Refused(f"study {study!r} asks by the method {method[:20]!r}, which is not granted.")
-            epsilon, left = parse_epsilon(greeting.get("epsilon")), self._left_for(study)
-            if epsilon > min(terms.epsilon, left):
                 raise Refused(
-                    f"study {study!r} means to spend epsilon {_words(epsilon)}; it is granted "
-                    f"{_words(terms.epsilon)}, and other studies have left it {_words(left)}."
+                    f"study {terms.study!r} asks by the method {method[:20]!r}, which is not granted."
                 )
-            return self._desk(study).holder.ledger.private
+            self._check_epsilon(terms, parse_epsilon(greeting.get("epsilon")))
+            return self._desk(terms.study).holder.ledger.private
 
-    def _left_for(self, study: str) -> Epsilon:
-        """What all other studies have left of the lifetime's epsilon."""
-        return self.policy.lifetime - sum(
-            spent for other, spent in self._store.spent().items() if other != study
-        )
+    def _grant(self, study: object) -> Grant:
+        if not isinstance(study, str) or study not in self.policy.grants:
+            raise NoGrant(f"study {str(study)[:80]!r} has no grant in {POLICY_FILE}.")
+        return self.policy.grants[study]
+
+    def _check_epsilon(self, terms: StudyGrant, epsilon: Epsilon) -> None:
+        """Refuse a study that means to spend more than it is granted, or than others have left of the lifetime."""
+        left = self._left_for(terms.study)
+        if epsilon > min(terms.epsilon, left):
+            raise Refused(
+                f"study {terms.study!r} means to spend epsilon {_words(epsilon)}; it is granted "
+                f"{_words(terms.epsilon)}, and other studies have left it {_words(left)}."
+            )
+
+    @property
+    def _store(self) -> Store | None:
+        """The studies that there have been; kept, so that a file that vanishes is missed and not begun anew."""
+        path = self.policy.journal / STORE
+        if self._kept is None and path.exists():
+            self._kept = Store(path, lifetime_epsilon=self.policy.lifetime)
+        return self._kept
+
+    def _left_for(self, study: str | None) -> Epsilon:
+        """What all studies, or all others, have left of the lifetime's epsilon."""
+        spent = self._store.spent() if self._store else {}
+        paid = sum(epsilon for other, epsilon in spent.items() if other != study)
+        return max(self.policy.lifetime - paid, Fraction(0))
+
+    def outlook(self) -> str:
+        """What is left here, and which grants would be of no use today, in plain words; nothing is made or changed.
+
+        A study is taken to mean what it is granted: of what it means indeed, a site hears when it is greeted.
+        """
+        policy, store = self.policy, self._store
+        lines = [f"The data can be read: {self._codes.n_rows} rows (this number stays here)."]
+        lines.append("The journal can be written.")  # or there would be no site
+        if store is None:
+            lines.append(_no_store(policy.journal))
+        else:
+            spent = store.spent()
+            lines += [f"Study {s!r} has spent epsilon {_words(spent[s])} so far." for s in spent]
+        if math.isfinite(policy.lifetime):
+            left = _words(self._left_for(None))
+            lines.append(f"Of epsilon {_words(policy.lifetime)} for all studies together, {left} is left.")
+        rows = GroupedRows(self._codes, self._labels, policy.schema)
+        for grant in policy.grants.values():
+            try:
+                self._check_epsilon(grant.terms, grant.terms.epsilon)
+                if store is not None:
+                    store.check(grant.terms, rows, grant.noise)
+            except HedgerowError as error:
+                lines.append(f"WOULD BE DECLINED: {error}")
+        return "\n".join(lines)
 
     def handle(self, data: bytes) -> bytes:
         """One request at a time; never raises for what a stranger sent."""
@@ -237,21 +290,21 @@ class Site:
                 return refusal("unknown", "unknown", str(error))
             if not isinstance(request, Request):
                 return refusal("unknown", "unknown", "only requests are answered.")
+            name = f"{request.identifier!r} of study {request.study[:80]!r}"
             try:
                 self._reread()
+                self._grant(request.study)
+                desk = self._desk(request.study)
             except HedgerowError as error:
-                say(f"answers nothing: {error}")
+                say(f"refused {name}: {error}")
                 return refusal(request.study, request.identifier, NOT_HERE)
-            if request.study not in self.policy.grants:
-                say(f"refused a request of study {request.study[:80]!r}: it has no grant.")
-                return refusal(request.study, request.identifier, NOT_HERE)
-            desk, began = self._desk(request.study), time.perf_counter()
+            began = time.perf_counter()
             try:
                 answer = desk.handle(data)
             except BaseException:  # out of memory, say: a new desk goes on from the journal
                 self._open.pop(request.study)[0].close()
                 raise
-            message, name = from_bytes(answer), f"{request.identifier!r} of study {request.study!r}"
+            message = from_bytes(answer)
             if isinstance(message, Refusal):
                 say(f"refused {name}: {message.reason}")
             else:  # for the holder, and for whoever measures: how long it takes may depend on the rows
@@ -276,16 +329,14 @@ class Site:
         self.policy, self._stamp = fresh, stamp
 
     def account(self, study: str) -> str:
-        """What a study has spent here and on what, in words, for the person who answers for the data."""
-        with self._lock:
-            if study not in self.policy.grants:
-                raise NoGrant(f"study {study!r} has no grant in {self._path}.")
-            return self._desk(study).holder.ledger.explain()
+        """See `account`."""
+        return account(self._path, study)
 
     def _desk(self, study: str) -> Desk:
         if study not in self._open:
             grant = self.policy.grants[study]
-            stored = self._store.open_study(grant.terms)
+            store = self._kept = self._store or _make_store(self.policy)
+            stored = store.open_study(grant.terms)
             try:
                 rows = GroupedRows(self._codes, self._labels, self.policy.schema)
                 desk = stored.desk(rows, grant.noise)
@@ -340,7 +391,57 @@ def _words(epsilon: Epsilon) -> str:
     return f"{float(epsilon):g}"
 
 
-def spent_so_far(policy: Policy) -> dict[str, Fraction]:
-    """What each study has spent here; nothing is made or changed by asking."""
-    path = policy.journal / STORE
-    return Store(path, lifetime_epsilon=policy.lifetime).spent() if path.exists() else {}
+def _unknown(names: list[str], entries: set[str]) -> str:
+    return f"there is no {', '.join(names)}; there is {', '.join(sorted(entries))}."
+
+
+def _place(plain: Mapping[str, Any], name: str, folder: Path) -> Path:
+    """Where a policy says that something is."""
+    if not isinstance(plain.get(name), str):
+        raise InvalidPolicy(f"say {name}, {PLACES[name]}.")
+    place: Path = folder / plain[name]
+    return place
+
+
+def account(path: Path, study: str) -> str:
+    """What a study has spent and on what, in words, for the person who answers for the data.
+
+    Read from the journal; nothing else needs to be as it was, and nothing is made or changed by asking.
+    """
+    journal = _place(read_toml(path), "journal", path.parent)
+    if not (journal / STORE).exists():
+        return _no_store(journal)
+    store = Store(journal / STORE)
+    if (ledger := store.account(study)) is None:
+        others = [name for name, spent in store.spent().items() if spent]
+        return f"Nothing was asked in study {study!r} yet; in others it was: {', '.join(others) or 'none'}."
+    return ledger.explain()
+
+
+def _no_store(journal: Path) -> str:
+    return f"There is no journal in {journal} yet: nothing counts as spent."
+
+
+def _make_store(policy: Policy) -> Store:
+    try:
+        policy.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_journal(policy.journal, error) from error
+    return Store(policy.journal / STORE, lifetime_epsilon=policy.lifetime)
+
+
+def _check_journal(folder: Path) -> None:
+    """Refuse a folder that does not take a file, or cannot be made; leaves nothing behind."""
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise _no_journal(folder, error) from error
+
+
+def _no_journal(folder: Path, error: OSError) -> InvalidPolicy:
+    return InvalidPolicy(
+        f"no journal can be kept in {folder} ({error.strerror}); let `journal` in {POLICY_FILE} name a folder that "
+        "this user may write to."
+    )

@@ -17,7 +17,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
-from hedgerow.holder.desk import QUERIES
+from hedgerow.holder.desk import QUERIES, SELECTING
 from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
@@ -84,17 +84,26 @@ class Study:
         for name, allowed in CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidStudy(f"{name} = {value!r}; choose one of {', '.join(allowed)}.")
-        _check_number("epsilon", self.epsilon, lambda v: 0 < v < math.inf, "positive: there is always noise")
+        if len(self.holders) > 1 and QUERIES.get(self.method) == SELECTING:
+            others = [name for name in CHOICES["method"] if QUERIES.get(name) != SELECTING]
+            raise InvalidStudy(
+                f"method = {self.method!r} selects at one holder, but there are {len(self.holders)}; "
+                f"choose {', '.join(others)}."
+            )
+        a_cost = "a positive finite number: there is always noise"
+        _check_number("epsilon", self.epsilon, lambda v: 0 < v < math.inf, a_cost)
         for name, most in (("answer_seconds", 86_400), ("return_minutes", 100_000)):
-            _check_number(name, getattr(self, name), _up_to(most), f"above 0, at most {most}")
+            _check_number(name, getattr(self, name), _up_to(most), f"a number above 0 and at most {most}")
         whole = {"port": 65_535, "admin_port": 65_535, "max_splits": 2**19, "max_rows": MAX_ROWS}
         for name, most in (whole | ({} if self.max_depth is None else {"max_depth": 64})).items():
-            _check_number(name, getattr(self, name), _up_to(most), f"from 1 to {most}", (int,))
+            _check_number(name, getattr(self, name), _up_to(most), f"a whole number from 1 to {most}", (int,))
         for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
-                _check_number(name, value, lambda v: 0 <= v <= 1, "from 0 to 1")
+                _check_number(name, value, lambda v: 0 <= v <= 1, "a number from 0 to 1")
         if self.leaf_fraction is not None:
-            _check_number("leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1")
+            _check_number(
+                "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "a number between 0 and 1"
+            )
 
     @property
     def exact_epsilon(self) -> Fraction:
@@ -169,5 +178,4 @@ def _check_number(
     kinds: tuple[type, ...] = (int, float),
 ) -> None:
     if not isinstance(value, kinds) or isinstance(value, bool) or not is_valid(value):
-        kind = "a number" if float in kinds else "a whole number"
-        raise InvalidStudy(f"{name} = {value!r}; it must be {kind} {expected}.")
+        raise InvalidStudy(f"{name} = {value!r}; it must be {expected}.")
