@@ -18,7 +18,7 @@ from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare.say import plain_error
-from hedgerow.network.flare.site import NOT_HERE, InvalidPolicy, NoGrant, Site
+from hedgerow.network.flare.site import NOT_HERE, InvalidPolicy, NoGrant, Site, account
 
 from .conftest import write_csv
 
@@ -61,7 +61,7 @@ def test_a_site_answers_what_it_has_granted_and_no_more(policy: Path):
     assert all(isinstance(ask(site, f"q{i}"), Answer) for i in range(4))
     assert isinstance(ask(site, "q4"), Refusal)
     assert isinstance(ask(site, "q5", kind=CountSplits), Refusal)
-    assert "spent 1." in site.account("malaria")
+    assert "spent 1." in account(policy, "malaria")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_another_process_repeats_the_answers_of_the_first(policy: Path):
     first.close()
     second = Site(policy)
     assert ask(second, "q0").values.tolist() == said
-    assert "spent 0.25." in second.account("malaria")
+    assert "spent 0.25." in account(policy, "malaria")
 
 
 def test_a_study_without_a_grant_is_not_told_why(policy: Path, capsys: pytest.CaptureFixture[str]):
@@ -122,7 +122,7 @@ def test_a_withdrawn_grant_counts_from_the_next_question_on(policy: Path):
     assert ask(site, "q0").reason == NOT_HERE
     write_policy(policy, {"malaria": 1.0})
     assert isinstance(ask(site, "q1"), Answer)
-    assert "spent 0.5." in site.account("malaria")
+    assert "spent 0.5." in account(policy, "malaria")
 
 
 def test_a_changed_grant_of_a_begun_study_is_refused_by_name(policy: Path, capsys):
@@ -158,7 +158,7 @@ def test_a_site_without_rows_takes_part_like_any_other(policy: Path):
     site = Site(policy)
     site.greet(greeting())
     assert ask(site, "q0").values.shape == (1, 1)
-    assert "spent 0.25." in site.account("malaria")
+    assert "spent 0.25." in account(policy, "malaria")
 
 
 def test_all_studies_together_stay_within_the_lifetime(policy: Path):
@@ -180,7 +180,7 @@ def test_a_site_that_ran_out_of_memory_goes_on_from_its_journal(policy: Path, mo
         with pytest.raises(MemoryError):
             ask(site, "q0", growth=growth)
     assert isinstance(ask(site, "q0", growth=growth), Answer)
-    assert "spent 0.25." in site.account("malaria")
+    assert "spent 0.25." in account(policy, "malaria")
 
 
 def test_bytes_that_are_no_message_are_refused(policy: Path):

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import Any, Self
 
 from hedgerow.network.flare import console, kits, processes
-from hedgerow.network.flare.site import POLICY_FILE, Site
+from hedgerow.network.flare.site import POLICY_FILE, account
 from hedgerow.network.flare.study import Study
 from hedgerow.schema import Schema
 
@@ -87,9 +87,8 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
         show(console.describe_report(outcome.report))
         for holder in study.holders:
             processes.stop(folder / holder)
-            site = Site(folder / holder / "local" / POLICY_FILE)
-            show(f"\nThe ledger of {holder}:\n{site.account(study.name)}")
-            site.close()
+            ledger = account(folder / holder / "local" / POLICY_FILE, study.name)
+            show(f"\nThe ledger of {holder}:\n{ledger}")
         computing = [_computing_seconds(folder / holder) for holder in study.holders]
         beyond = [one["seconds"] - max(times[one["number"]] for times in computing) for one in rounds]
         figures = {

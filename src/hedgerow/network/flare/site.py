@@ -328,10 +328,6 @@ class Site:
             self._open.pop(study)[0].close()
         self.policy, self._stamp = fresh, stamp
 
-    def account(self, study: str) -> str:
-        """See `account`."""
-        return account(self._path, study)
-
     def _desk(self, study: str) -> Desk:
         if study not in self._open:
             grant = self.policy.grants[study]
