@@ -419,9 +419,7 @@ def _plain_values(owner: str, what: str, values: Any) -> tuple[Value, ...]:
         raise InvalidSchema(f"{owner} has no {what}; write a list of all of them.")
     kinds = {type(v) for v in plain}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        raise InvalidSchema(
-            f"{owner}: {what} must all be of one kind: strings, integers, numbers with a point, or booleans."
-        )
+        raise InvalidSchema(f"{owner}: {what} must all be of one kind: strings, integers or booleans.")
     if kinds == {float} and not all(math.isfinite(v) for v in plain):
         raise InvalidSchema(f"{owner}: {what} must be finite; NaN and infinity name nothing.")
     if kinds == {int} and not all(-(2**63) <= v < 2**63 for v in plain):
