@@ -586,6 +586,23 @@ def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path
         Store(path).open_study(GRANT).desk(rows(), SeededNoise(1))
 
 
+def test_no_study_lends_another_what_it_has_not_spent(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A store may come with the kit that somebody else has made."""
+    caplog.set_level(logging.CRITICAL)
+    fill(path)
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "INSERT INTO studies (name, terms, basis, spent) VALUES ('lender', '{}', '{}', '-100')"
+        )
+    database.close()
+    store = Store(path, lifetime_epsilon=Fraction(1, 100))
+    with pytest.raises(InvalidStore, match="below 0"):
+        store.spent()
+    with store.open_study(SECOND) as study:
+        with pytest.raises(InvalidStore, match="below 0"):
+            study.charged("a", b"", EIGHTH)
+
+
 def test_a_lifetime_is_positive(path: Path) -> None:
     with pytest.raises(ValueError, match="lifetime_epsilon"):
         Store(path, lifetime_epsilon=Fraction(0))

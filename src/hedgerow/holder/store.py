@@ -338,9 +338,12 @@ def _read(text: str) -> dict[str, Any]:
 
 def _exact(text: Any) -> Fraction:
     try:
-        return Fraction(text)
+        epsilon = Fraction(text)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidStore("the store is damaged: an epsilon in it cannot be read.") from error
+    if epsilon < 0:  # it would let others spend more
+        raise InvalidStore("the store is damaged: an epsilon in it is below 0.")
+    return epsilon
 
 
 def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from hedgerow.errors import HedgerowError
 from hedgerow.network.flare import GUARD
@@ -52,7 +53,7 @@ def start(kit: Path) -> int:
         command, folder, settings = [str(script.resolve()), "--once"], kit, {"PATH": path}
     else:
         raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
-    with (kit / CONSOLE_FILE).open("ab") as console:
+    with _open(kit / CONSOLE_FILE, "ab") as console:
         process = subprocess.Popen(  # noqa: S603 - the server's own script, or ours
             command,
             cwd=folder,
@@ -62,8 +63,14 @@ def start(kit: Path) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    (kit / PID_FILE).write_text(f"{process.pid} {_started(process.pid)}\n", encoding="utf-8")
+    with _open(kit / PID_FILE, "wb") as file:
+        file.write(f"{process.pid} {_started(process.pid)}\n".encode())
     return process.pid
+
+
+def _open(path: Path, mode: str) -> IO[bytes]:
+    """A file of ours in a kit that somebody else has made: never what a link there points to."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
 
 
 def status(kit: Path) -> Status:
