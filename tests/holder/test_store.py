@@ -598,9 +598,8 @@ def test_no_study_lends_another_what_it_has_not_spent(path: Path, caplog: pytest
     store = Store(path, lifetime_epsilon=Fraction(1, 100))
     with pytest.raises(InvalidStore, match="below 0"):
         store.spent()
-    with store.open_study(SECOND) as study:
-        with pytest.raises(InvalidStore, match="below 0"):
-            study.charged("a", b"", EIGHTH)
+    with store.open_study(SECOND) as study, pytest.raises(InvalidStore, match="below 0"):
+        study.charged("a", b"", EIGHTH)
 
 
 def test_a_lifetime_is_positive(path: Path) -> None:
