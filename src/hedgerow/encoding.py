@@ -104,9 +104,9 @@ def encode(table: Any, schema: Schema) -> Codes:
 
 def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
     """The class number of each label; a label that is not a class is an error, never dropped."""
-    values = _one_dimension(labels, f"the label {schema.label!r}")
-    dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
     what = f"the label {schema.label!r}"
+    values = _one_dimension(labels, what)
+    dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
     try:
         with _no_value_quoted(what):
             found = _positions(values, schema.classes, what)

@@ -429,8 +429,15 @@ def test_commits_wait_for_the_disk(path: Path) -> None:
         assert study._database.all("PRAGMA synchronous") == [(3,)]
 
 
-def test_the_file_alone_has_every_charge_while_a_study_is_open(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["DELETE", "WAL"])
+def test_the_file_alone_has_every_charge_while_a_study_is_open(
+    path: Path, tmp_path: Path, before: str
+) -> None:
     """A backup that is taken at any moment, of the file that the docs name and no other."""
+    Store(path)
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA journal_mode = {before}")
+    database.close()
     with Store(path).open_study(GRANT) as study:
         at = study.desk(rows(), SeededNoise(1))
         for number in range(1, 5):
@@ -474,6 +481,13 @@ def foreign(path: Path) -> None:
     database.close()
 
 
+def foreign_with_a_log(path: Path) -> None:
+    foreign(path)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+    database.close()
+
+
 def newer(path: Path) -> None:
     Store(path)
     with sqlite3.connect(path) as database:
@@ -485,13 +499,22 @@ def newer(path: Path) -> None:
     "make",
     [
         foreign,
+        foreign_with_a_log,
         newer,
         lambda path: path.write_bytes(b"not a database, but long enough to be one" * 100),
         lambda path: path.write_text("x"),
         lambda path: path.touch(),
         lambda path: path.mkdir(),
     ],
-    ids=["another program's", "a newer version's", "no database", "a letter", "empty", "a folder"],
+    ids=[
+        "another program's",
+        "another's with a log",
+        "a newer version's",
+        "no database",
+        "a letter",
+        "empty",
+        "a folder",
+    ],
 )
 def test_a_foreign_file_is_refused_and_left_as_it_was(path: Path, make: Any) -> None:
     make(path)

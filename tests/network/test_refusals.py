@@ -179,17 +179,6 @@ def test_nothing_that_a_kit_brings_is_run(federation: Federation, tmp_path: Path
     assert not list(done.iterdir())
 
 
-@pytest.mark.parametrize("name", ["console.log", "hedgerow.pid"])
-def test_a_link_in_a_kit_is_not_written_through(tmp_path: Path, name: str):
-    from hedgerow.network.flare import processes
-
-    (tmp_path / "patients.csv").write_text("age\n80\n")
-    (tmp_path / name).symlink_to("patients.csv")
-    with pytest.raises(OSError, match="symbolic links"):
-        processes._open(tmp_path / name, "ab")
-    assert (tmp_path / "patients.csv").read_text() == "age\n80\n"
-
-
 def test_a_certificate_of_another_network_is_refused(federation: Federation, tmp_path: Path):
     from hedgerow.network.flare import certificates, kits
 

@@ -17,6 +17,7 @@ from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
 from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
+from hedgerow.network.flare import processes
 from hedgerow.network.flare.say import plain_error
 from hedgerow.network.flare.site import NOT_HERE, InvalidPolicy, NoGrant, Site, account
 
@@ -421,3 +422,20 @@ def test_a_journal_that_vanishes_while_the_site_is_up_is_not_begun_anew(policy: 
     (site.policy.journal / "studies.db").unlink()
     assert isinstance(ask(site, "q0", study="other"), Refusal)
     assert isinstance(ask(Site(policy), "q0", study="other"), Refusal)  # nor by the next job
+
+
+@pytest.mark.parametrize("name", ["console.log", "hedgerow.pid"])
+def test_a_link_in_a_kit_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    kit, ran = tmp_path / "kit", tmp_path / "ran"
+    for folder in ("run", "startup"):
+        (kit / folder).mkdir(parents=True)
+    script = kit / "startup" / "sub_start.sh"  # a server's: a holder's old number is removed before
+    script.write_text(f"#!/bin/sh\ntouch '{ran}'\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(processes, "settle", lambda kit: None)
+    (kit / "patients.csv").write_text("age\n80\n")
+    (kit / name).symlink_to("patients.csv")
+    with pytest.raises(OSError, match="symbolic links"):
+        processes.start(kit)
+    assert (kit / "patients.csv").read_text() == "age\n80\n"
+    assert not ran.exists()  # or nobody would know which process to stop

@@ -1,8 +1,9 @@
 """The studies of one holder in one file: what was asked, what it cost, what was answered. SQLite.
 
 A charge is on disk before noise is drawn, an answer before it leaves. So after a crash the file shows at
-least what has left the house, and whoever asks again gets the same answer. The file is the whole account. Deleting the file, or putting an
-older one in its place, makes the holder forget what it has spent: keep it as carefully as the rows.
+least what has left the house, and whoever asks again gets the same answer. The file is the whole account.
+Deleting it, or putting an older one in its place, makes the holder forget what it has spent: keep it as carefully
+as the rows.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class Store:
             raise InvalidStore(f"there can be no store of studies at {self.path}: {error}.") from error
         with _Connection(self.path) as database:
             _check(database)
+            # No write-ahead log: whoever copies the file alone, at any moment, copies every charge.
+            database.all("PRAGMA journal_mode = DELETE")
 
     def spent(self) -> dict[str, Fraction]:
         """What each study has spent."""
@@ -221,10 +224,9 @@ class _Connection:
         with self._sentences():
             # A desk lets one thread in at a time, but not always the same.
             self._sqlite = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
-            # No write-ahead log: whoever copies the file alone, even now, copies every charge. And the folder is
-            # written through to the disk with it.
-            self._sqlite.execute("PRAGMA journal_mode = DELETE")
-            self._sqlite.execute("PRAGMA synchronous = EXTRA")
+            self._sqlite.execute(
+                "PRAGMA synchronous = EXTRA"
+            )  # the folder is written through to the disk too
 
     def __enter__(self) -> Self:
         return self

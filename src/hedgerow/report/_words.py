@@ -45,11 +45,16 @@ def warnings_of(record: Record | None) -> list[str]:
     return [f"{leak[:1].upper()}{leak[1:]}." for leak in record.leaks]
 
 
+WORTHLESS = 500.0  # an epsilon whose odds no one could write down
+
+
 def promise(record: Record, *, evaluated: bool) -> list[str]:
     """What epsilon means for this tree, in paragraphs; an evaluation is shown outside the promise."""
     epsilon = float(record.epsilon)
     if math.isinf(epsilon):
         return ["This tree was learned without noise. It keeps no promise about any row."]
+    if epsilon > WORTHLESS:
+        return [f"This is differential privacy with epsilon {epsilon:g}: so weak a promise protects nobody."]
     odds = Decimal(epsilon).exp()
     if record.neighbours == "replace":
         change, guess = "any one row held other values", "which of two versions of a row is the true one"

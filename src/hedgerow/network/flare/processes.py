@@ -16,7 +16,7 @@ from hedgerow.errors import HedgerowError
 from hedgerow.network.flare import GUARD
 from hedgerow.network.flare.kits import settle
 from hedgerow.network.flare.site import POLICY_FILE
-from hedgerow.network.flare.workspace import RUN, lay_out
+from hedgerow.network.flare.workspace import RUN, SETTINGS, lay_out
 
 PID_FILE = "hedgerow.pid"
 CONSOLE_FILE = "console.log"
@@ -45,7 +45,7 @@ def start(kit: Path) -> int:
     script = kit / "startup" / "sub_start.sh"
     if (kit / "local" / POLICY_FILE).exists():  # a holder's, whatever else is in it
         stop(kit)  # jobs that have outlived their site: they would write into the workspace
-        command, folder, settings = lay_out(kit), kit / RUN, {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
+        command, folder, settings = lay_out(kit), kit / RUN, SETTINGS
     elif script.is_file():
         settle(kit)
         # The script calls python3: ours, which has FLARE and Hedgerow.
@@ -53,7 +53,7 @@ def start(kit: Path) -> int:
         command, folder, settings = [str(script.resolve()), "--once"], kit, {"PATH": path}
     else:
         raise NotAKit(f"{kit} is not the kit of a server or of a holder.")
-    with _open(kit / CONSOLE_FILE, "ab") as console:
+    with _open(kit / CONSOLE_FILE, "ab") as console, _open(kit / PID_FILE, "wb") as number:
         process = subprocess.Popen(  # noqa: S603 - the server's own script, or ours
             command,
             cwd=folder,
@@ -63,8 +63,7 @@ def start(kit: Path) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    with _open(kit / PID_FILE, "wb") as file:
-        file.write(f"{process.pid} {_started(process.pid)}\n".encode())
+        number.write(f"{process.pid} {_started(process.pid)}\n".encode())
     return process.pid
 
 
@@ -77,9 +76,9 @@ def status(kit: Path) -> Status:
     """The kit's process and its jobs', if they are up."""
     try:
         number, began = (kit / PID_FILE).read_text(encoding="utf-8").split()
+        pid = int(number)
     except (OSError, ValueError):
         return Status(None)
-    pid = int(number)
     if _started(pid) != began:  # gone, and the number may belong to a stranger by now
         return Status(None, _jobs_of(kit))
     return Status(pid, _jobs_of(kit))

@@ -18,6 +18,8 @@ from hedgerow.network.flare.certificates import name_of, server_of
 
 RUN = "run"
 LAUNCHER = f"{GUARD}.GuardedLauncher"
+# Of the site's process and its jobs: nothing that lies in their folder is taken for a module.
+SETTINGS = {"PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
 
 
 def lay_out(kit: Path) -> list[str]:
@@ -38,8 +40,8 @@ def lay_out(kit: Path) -> list[str]:
     write_json(run / "local" / "resources.json", RESOURCES)
     write_json(run / "local" / "authorization.json", permissions(view="none"))
     write_json(run / "local" / "log_config.json", default_log_dict)
-    # -P: nothing that lies in the folder is taken for a module. A site says every 3 seconds, not 10, that it is there.
-    command = [sys.executable, "-P", "-u", "-m", GUARD, "site", "-m", str(run), "-s", "fed_client.json"]
+    # A site says every 3 seconds, not 10, that it is there.
+    command = [sys.executable, "-u", "-m", GUARD, "site", "-m", str(run), "-s", "fed_client.json"]
     settings = ["secure_train=true", f"uid={name}", "org=holder", "config_folder=config"]
     return [*command, "--set", *settings, "heart_beat_interval=3"]
 
