@@ -66,7 +66,7 @@ def numbers(n: int, low: int = 0) -> st.SearchStrategy[np.ndarray]:
 @st.composite
 def growths(draw: st.DrawFn) -> Grow:
     n = draw(st.integers(1, 6))
-    return Grow(draw(numbers(n)), draw(numbers(n)), draw(numbers(2 * n, 1)).reshape(n, 2))
+    return Grow(draw(numbers(n)), draw(numbers(n)), draw(st.integers(1, MOST_NUMBER)))
 
 
 @st.composite
@@ -148,7 +148,7 @@ def query(**changes: Any) -> dict[str, Any]:
 
 
 def growth(**changes: Any) -> dict[str, Any]:
-    return {"kind": "Grow", "nodes": array([0]), "splits": array([1]), "children": array([[1, 2]])} | changes
+    return {"kind": "Grow", "nodes": array([0]), "splits": array([1]), "first": 1} | changes
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -243,12 +243,14 @@ INVALID: dict[str, tuple[Any, str]] = {
     "a negative split": (only(query(splits=array([0, -3]))), "outside"),
     "fewer splits than nodes": (only(query(splits=array([0]))), "one entry a node"),
     "more prices than nodes": (only(query(epsilons=listed("1", "2", "3"))), "one entry a node"),
-    "fewer children than nodes": (
-        request(growth=growth(nodes=array([0, 5]), splits=array([0, 0]))),
+    "fewer splits than nodes that are split": (
+        request(growth=growth(nodes=array([0, 5]))),
         "one entry a node",
     ),
-    "three children": (request(growth=growth(children=array([[1, 2, 3]]))), "two children"),
-    "the root for a child": (request(growth=growth(children=array([[0, 2]]))), "outside"),
+    "the root for a child": (request(growth=growth(first=0)), "expected a number"),
+    "a child that is true": (request(growth=growth(first=True)), "expected a number"),
+    "a child that is half": (request(growth=growth(first=1.5)), "expected a number"),
+    "a child beyond all numbers": (request(growth=growth(first=MOST_NUMBER + 1)), "expected a number"),
     "more criteria than nodes": (only(nomination(criteria=listed("gini", "error"))), "one entry a node"),
     "an unknown criterion": (only(nomination(criteria=listed("luck"))), "criterion is one of"),
     "a criterion that is a number": (only(nomination(criteria=listed(0))), "criterion is one of"),
@@ -325,7 +327,7 @@ def desk() -> Desk:
 ROOT_NODE = np.array([0])
 VALID = [
     to_bytes(Request("study", "a", grow, ask))
-    for grow in (None, Grow(ROOT_NODE, np.array([2]), np.array([[1, 2]])))
+    for grow in (None, Grow(ROOT_NODE, np.array([2]), 1))
     for ask in (
         CountRows(ROOT_NODE, [Fraction(1, 3)]),
         CountLabels(ROOT_NODE, [Fraction(1, 3)]),
@@ -372,7 +374,7 @@ def test_a_desk_refuses_noise_and_books_nothing(data: bytes) -> None:
     message, reply = parsed(data), from_bytes(asked.handle(data))
     if isinstance(reply, Refusal):
         assert reply.reason
-        assert (asked.holder.ledger.entries, asked.holder._place) == ([], {0: 0})
+        assert (asked.holder.ledger.entries, len(asked.holder._depth)) == ([], 1)
     else:
         assert isinstance(reply, Answer)
         assert isinstance(message, Request)
@@ -391,4 +393,4 @@ def test_a_desk_never_raises_whatever_a_request_says(message: Request) -> None:
         assert isinstance(reply, Answer | Refusal)
         if isinstance(reply, Refusal):
             assert asked.holder.ledger.entries == []
-            assert asked.holder._place == {0: 0}
+            assert len(asked.holder._depth) == 1

@@ -192,7 +192,7 @@ class Counting:
         holder = _holder(neighbours, side, epsilon * runs, seed)
         if self.at == "children":
             middle = len(neighbours.schema.splits) // 2  # both sides can be divided further
-            holder.grow(Grow(np.array([ROOT]), np.array([middle]), np.array([[1, 2]])))
+            holder.grow(Grow(np.array([ROOT]), np.array([middle]), first=1))
         nodes = np.array([ROOT] if self.at == "root" else [1, 2])
         return _asked(holder, nodes, COUNTS[self.what], epsilon, runs)
 

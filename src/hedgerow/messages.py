@@ -1,6 +1,6 @@
 """What a coordinator may ask of a data holder, what comes back, and how both look on a wire.
 
-Values only, no behaviour. Nodes are numbered by the coordinator; the root is 0. Every query says what it
+Values only, no behaviour. Nodes are numbered as they are made; the root is 0. Every query says what it
 costs at each of its nodes: `epsilons`, exact rationals, or infinity for the non-private baseline. Bytes are
 msgpack; the parser accepts what `to_bytes` writes and refuses everything else with a reason.
 """
@@ -33,11 +33,15 @@ MOST_DIGITS = 1000  # of an epsilon; a price has some 13 more than the epsilon t
 
 @dataclass(frozen=True, eq=False)
 class Grow:
-    """An announcement: `nodes` are split by `splits` into `children` [node, (left, right)]. Costs nothing."""
+    """An announcement: `nodes` are split by `splits`. Costs nothing.
+
+    Their children get the next numbers, each left one before its right one, of which `first` is the first: so a
+    holder and a coordinator who have not heard the same notice it.
+    """
 
     nodes: IntArray
     splits: IntArray
-    children: IntArray
+    first: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +158,7 @@ def to_bytes(message: Message) -> bytes:
 def _plain(value: Any) -> Any:
     """Maps, lists, strings, integers and bytes."""
     match value:
-        case None | str():
+        case None | str() | int():
             return value
         case np.ndarray() if value.dtype == np.int64:
             return {"shape": list(value.shape), "int64": value.astype("<i8").tobytes()}
@@ -207,7 +211,7 @@ def _built(plain: Any, kinds: Sequence[type[Any]]) -> Any:
 def _check_lengths(name: str, values: Mapping[str, Any]) -> None:
     """Everything about nodes has one entry a node."""
     if "nodes" in values:
-        for field in ("splits", "children", "epsilons", "cell_epsilons", "criteria"):
+        for field in ("splits", "epsilons", "cell_epsilons", "criteria"):
             if field in values and len(values[field]) != len(values["nodes"]):
                 raise InvalidMessage(f"{name}: {field} must have one entry a node.")
 
@@ -246,11 +250,10 @@ def _numbers(value: Any) -> IntArray:
     return array
 
 
-def _pairs(value: Any) -> IntArray:
-    array = _array(value, (2,), 1)
-    if array.shape[1] != 2:
-        raise InvalidMessage("a node has two children.")
-    return array
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 < value <= MOST_NUMBER:
+        raise InvalidMessage(f"expected a number from 1 to {MOST_NUMBER}.")
+    return value
 
 
 def _values(value: Any) -> IntArray:
@@ -320,7 +323,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "criteria": _criteria,
     "nodes": _numbers,
     "splits": _numbers,
-    "children": _pairs,
+    "first": _number,
     "epsilons": _epsilons,
     "cell_epsilons": _epsilons,
     "growth": _growth,

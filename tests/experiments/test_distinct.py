@@ -66,7 +66,7 @@ def test_repeated_rows_count_as_often_as_they_occur(table, rows, monkeypatch):
     nodes = np.array([0])
     for node, split in enumerate(splits):
         for grouped in (once, each):
-            grouped.split(np.array([node]), np.array([split]), np.array([[2 * node + 1, 2 * node + 2]]))
+            grouped.split(np.array([node]), np.array([split]))
         nodes = np.arange(2 * node + 3)
         assert (once.label_counts(nodes) == each.label_counts(nodes)).all()
         assert (once.columns(nodes) == each.columns(nodes)).all()

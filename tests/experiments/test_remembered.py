@@ -22,7 +22,7 @@ def all_histograms(rows, splits):
     """Of the root, of both children by splits[0], of the left one's by splits[1], of the right one's by splits[2]."""
     found = [rows.columns(np.array([0]))]
     for node, split in enumerate(splits):
-        rows.split(np.array([node]), np.array([split]), np.array([[2 * node + 1, 2 * node + 2]]))
+        rows.split(np.array([node]), np.array([split]))
         found.append(rows.columns(np.array([2 * node + 1, 2 * node + 2])))
     return np.concatenate(found)
 
@@ -48,8 +48,8 @@ def test_what_a_tree_has_met_is_not_counted_again_in_whichever_order_it_is_reach
     all_histograms(RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory), [1, 5, 5])
     assert not counted
     again = RepeatedRows(DISTINCT, DISTINCT.all_times, SCHEMA, memory)
-    again.split(np.array([0]), np.array([5]), np.array([[1, 2]]))
-    again.split(np.array([1]), np.array([1]), np.array([[3, 4]]))
+    again.split(np.array([0]), np.array([5]))
+    again.split(np.array([1]), np.array([1]))
     assert {again._way(place) for place in range(5)} & {way for way in memory._known if len(way) == 2}
 
 

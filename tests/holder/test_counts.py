@@ -85,7 +85,7 @@ def grow(rows, grouped, n_waves=4, sample=None):
         splits = rows.rng.integers(0, len(rows.schema.splits), len(chosen))
         children = n_nodes + np.arange(2 * len(chosen)).reshape(-1, 2)
         n_nodes += children.size
-        grouped.split(chosen.astype(np.int64), splits.astype(np.int64), children)
+        grouped.split(chosen.astype(np.int64), splits.astype(np.int64))
         for node, split, (left, right) in zip(chosen.tolist(), splits, children.tolist(), strict=True):
             mine = members[node]
             goes_left = rows.goes_left(split)[mine]
@@ -157,7 +157,7 @@ def test_the_larger_sibling_is_the_parent_minus_the_smaller(monkeypatch):
     rows = Rows(9)
     grouped = rows.grouped()
     histograms(grouped, [0])
-    grouped.split(np.array([0]), np.array([2]), np.array([[1, 2]]))
+    grouped.split(np.array([0]), np.array([2]))
     counted = []
     count = GroupedRows._count
     monkeypatch.setattr(
@@ -186,7 +186,7 @@ def test_the_children_of_a_node_add_up_to_it():
     rows = Rows(11)
     grouped = rows.grouped()
     before = histograms(grouped, [0])[0]
-    grouped.split(np.array([0]), np.array([700]), np.array([[1, 2]]))
+    grouped.split(np.array([0]), np.array([700]))
     grouped._row[:] = grouped._owner[:] = -1  # so that the children are counted, not subtracted
     assert (histograms(grouped, [1])[0] + histograms(grouped, [2])[0] == before).all()
     cells = grouped.cells(np.array([0]), np.array([700]))[0]
@@ -246,8 +246,8 @@ def test_a_node_without_rows_counts_nothing():
     rows.codes.column(4)[:] = 0
     everything_left = next(i for i, s in enumerate(rows.schema.splits) if s.text == "e <= 0.3")
     grouped = rows.grouped()
-    grouped.split(np.array([0]), np.array([everything_left]), np.array([[1, 2]]))
-    grouped.split(np.array([2, 1]), np.array([0, 3]), np.array([[3, 4], [5, 6]]))
+    grouped.split(np.array([0]), np.array([everything_left]))
+    grouped.split(np.array([2, 1]), np.array([0, 3]))
     assert grouped.label_counts(np.array([2, 3, 4])).sum() == 0
     assert histograms(grouped, [2, 3, 4]).sum() == 0
     assert grouped.label_counts(np.array([5, 6])).sum() == 50

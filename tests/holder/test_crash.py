@@ -141,10 +141,8 @@ class Reckoning:
 
     def add(self, request: Request) -> None:
         if request.growth is not None:
-            for node, children in zip(
-                request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
-            ):
-                self._parent |= dict.fromkeys(children, node)
+            for node in request.growth.nodes.tolist():
+                self._parent |= dict.fromkeys((len(self._parent), len(self._parent) + 1), node)
         for prices in (value for name, value in vars(request.query).items() if name.endswith("epsilons")):
             for node, epsilon in zip(request.query.nodes.tolist(), prices, strict=True):
                 self._price[node] = self._price.get(node, Fraction(0)) + epsilon

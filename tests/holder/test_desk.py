@@ -58,8 +58,8 @@ def desk(grant: Epsilon = Fraction(1), noise: Noise | None = None, journal: Any 
     return Desk("study", holder, journal)
 
 
-def growth(node: int = 0, split: int = 1, left: int = 1, right: int = 2) -> Grow:
-    return Grow(np.array([node]), np.array([split]), np.array([[left, right]]))
+def growth(node: int = 0, split: int = 1, first: int = 1) -> Grow:
+    return Grow(np.array([node]), np.array([split]), first)
 
 
 def rows_at(*nodes: int, price: Epsilon = THIRD) -> CountRows:
@@ -79,12 +79,12 @@ def refused(reply: Answer | Refusal, reason: str) -> bool:
 
 def state(at: Desk) -> tuple[Any, ...]:
     holder = at.holder
-    account = (holder.ledger.to_json(), holder.ledger._sums.tolist(), dict(holder.ledger._into))
+    account = (holder.ledger.to_json(), holder.ledger._sums.tolist(), holder.ledger._children.tolist())
     return (
         *account,
-        dict(holder._place),
+        holder._paths.parent.tolist(),
+        holder._paths.split.tolist(),
         holder._path.tolist(),
-        dict(holder._splits),
         holder._asked.tolist(),
         holder._rows._ranges.tolist(),
     )
@@ -176,7 +176,7 @@ def test_a_refused_request_changes_nothing_not_even_the_tree(what: str) -> None:
     before = state(at)
     assert refused(ask(at, query, grow=growth()), reason)
     assert state(at) == before
-    assert isinstance(ask(at, rows_at(3, 4), grow=growth(split=2, left=3, right=4)), Answer)
+    assert isinstance(ask(at, rows_at(1, 2), grow=growth(split=2)), Answer)
 
 
 def test_an_answer_too_long_for_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,11 +210,11 @@ def test_a_chain_of_splits_may_be_deep_but_not_endless() -> None:
     """The name of a node spells its path: a chain of a million nodes would need gigabytes."""
     at = desk(Fraction(10))
     for node in range(0, 2 * (MOST_DEPTH - 1), 2):
-        at.holder.grow(growth(node, 0, node + 1, node + 2))
+        at.holder.grow(growth(node, 0, node + 1))
     deepest = 2 * (MOST_DEPTH - 1)
     assert isinstance(ask(at, rows_at(0)), Answer)  # is charged to all of them, without running out of stack
     before = at.holder.ledger.to_json()
-    reply = ask(at, rows_at(0), "b", growth(deepest, 0, deepest + 1, deepest + 2))
+    reply = ask(at, rows_at(0), "b", growth(deepest, 0, deepest + 1))
     assert refused(reply, "deep")
     assert at.holder.ledger.to_json() == before
 
@@ -317,7 +317,7 @@ def test_a_desk_goes_on_where_its_journal_ends() -> None:
         ask(at, rows_at(1, 2, price=Fraction(1, 8)), "b", growth())
     second = desk(journal=journal)
     assert state(second) == state(first) == state(undisturbed)
-    query, grow = rows_at(1, 4, price=Fraction(1, 8)), growth(2, 0, 3, 4)
+    query, grow = rows_at(1, 4, price=Fraction(1, 8)), growth(2, 0, 3)
     assert to_bytes(ask(second, query, "c", grow)) == to_bytes(ask(undisturbed, query, "c", grow))
 
 
@@ -412,8 +412,8 @@ def test_two_announcements_before_one_question_both_arrive() -> None:
     network = LocalNetwork([at], "study")
     network.announce(growth())
     [first] = network.ask(rows_at(1, 2))
-    network.announce(growth(1, 0, 3, 4))
-    network.announce(growth(2, 0, 5, 6))
+    network.announce(growth(1, 0, 3))
+    network.announce(growth(2, 0, 5))
     [second] = network.ask(rows_at(3, 4, 5, 6))
     assert (first.shape, second.shape) == ((2, 1), (4, 1))
     with pytest.raises(Refused, match="does not exist"):

@@ -57,8 +57,8 @@ def holder(rows: Table, noise: Noise | None = None, grant: Fraction | float = Fr
     return Holder(grouped, noise or SeededNoise(1), Ledger(grant), max_rows=1000)
 
 
-def growth(node: int, split: int, left: int, right: int) -> Grow:
-    return Grow(np.array([node]), np.array([split]), np.array([[left, right]]))
+def growth(node: int, split: int, first: int) -> Grow:
+    return Grow(np.array([node]), np.array([split]), first)
 
 
 KINDS: dict[str, Callable[[list[int], Fraction | float], Query]] = {
@@ -126,12 +126,12 @@ def test_a_refused_query_releases_and_spends_nothing(kind: str) -> None:
 @every_kind
 def test_a_query_of_which_one_node_is_too_expensive_is_refused_as_a_whole(kind: str) -> None:
     asked = holder(TABLES["full"], grant=ONE)
-    asked.grow(growth(0, 0, 1, 2))
+    asked.grow(growth(0, 0, 1))
     asked.answer(CountRows(np.array([2]), [Fraction(1, 2)]))
     with pytest.raises(BudgetExceeded):
         asked.answer(KINDS[kind]([1, 2], Fraction(3, 4)))
     assert asked.ledger.spent == Fraction(1, 2)
-    assert asked.ledger.paid(1) == 0
+    assert len(asked.ledger.entries) == 1
 
 
 @every_kind
@@ -158,7 +158,7 @@ def test_a_choice_with_its_cells_is_a_choice_and_then_its_cells(noise: Noise) ->
     grant: Fraction | float = math.inf if isinstance(noise, NoNoise) else Fraction(2)
     together, apart = (holder(TABLES["full"], noise, grant) for _ in range(2))
     for asked in (together, apart):
-        asked.grow(growth(0, 0, 1, 2))
+        asked.grow(growth(0, 0, 1))
     nodes, criteria = np.array([1, 2]), [Criterion.gini, Criterion.entropy]
     choose, count = (
         ([math.inf] * 2, [math.inf] * 2)
@@ -186,17 +186,23 @@ def test_a_choice_and_its_cells_are_paid_for_together(choose: int, count: int) -
 def test_a_node_is_split_once_and_in_one_way() -> None:
     """Two partitions of the same rows would overlap, and what a row pays would not lie on one path."""
     asked = holder(TABLES["full"])
-    asked.grow(growth(0, 0, 1, 2))
-    asked.grow(growth(0, 0, 1, 2))  # the same news again is no news
-    others = [growth(0, 1, 1, 2), growth(0, 0, 2, 1), growth(0, 0, 3, 4), growth(0, 1, 3, 4)]
-    taken = [growth(1, 1, 2, 3), growth(1, 1, 3, 3), growth(1, 1, 0, 3), growth(1, 1, 1, 3)]
-    unknown = [growth(9, 0, 10, 11), growth(1, len(SCHEMA.splits), 3, 4)]
-    together = Grow(np.array([1, 1]), np.array([0, 1]), np.array([[3, 4], [5, 6]]))
+    asked.grow(growth(0, 0, 1))
     before = asked.answer(CountRows(np.array([1]), [Fraction(1, 1000)]))
-    for refused in (*others, *taken, *unknown, together):
-        with pytest.raises(HedgerowError):
+    for refused, reason in (
+        (growth(0, 0, 1), "the next node is number 3, not 1"),
+        (growth(0, 0, 3), "node 0 is split already"),
+        (growth(0, 1, 3), "node 0 is split already"),
+        (Grow(np.array([1, 1]), np.array([0, 1]), 3), "node 1 is split already"),
+        (Grow(np.array([1, 0]), np.array([1, 1]), 3), "node 0 is split already"),
+        (growth(1, 1, 2), "the next node is number 3, not 2"),
+        (growth(1, 1, 5), "the next node is number 3, not 5"),
+        (growth(3, 0, 3), "node 3 does not exist"),
+        (Grow(np.array([1, 3]), np.array([1, 1]), 3), "node 3 does not exist"),
+        (growth(1, len(SCHEMA.splits), 3), "not in the schema"),
+    ):
+        with pytest.raises(HedgerowError, match=reason):
             asked.grow(refused)
-    for number in (3, 4, 5, 6, 10, 11):  # nothing of a refused announcement is known
+    for number in (3, 4, 5, 6):  # nothing of a refused announcement is known
         with pytest.raises(HedgerowError):
             asked.answer(CountRows(np.array([number]), [ONE]))
     assert len(asked.ledger.entries) == len(before) == 1
@@ -210,7 +216,7 @@ def test_only_a_split_that_the_path_leaves_undecided_is_chosen(selector: str, no
     by_name = {str(split): i for i, split in enumerate(SCHEMA.splits)}
     at, unknown = 0, 1
     for test, goes_left in (("x <= 0.5", True), ("x <= 0.166667", False), ("c == a", False)):
-        asked.grow(growth(at, by_name[test], unknown, unknown + 1))
+        asked.grow(growth(at, by_name[test], unknown))
         at, unknown = unknown + (not goes_left), unknown + 2
     price = math.inf if isinstance(noise, NoNoise) else Fraction(1, 50)
     asking = Nominate(np.full(40, at), [Criterion.gini] * 40, selector, [price] * 40)
@@ -223,9 +229,9 @@ def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
     asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
     for node, split in ((0, 0), (2, 1), (4, 2)):  # c is neither a nor b, and then x is above 1/6
         asked.consider(None, Nominate(np.array([0, node]), [Criterion.gini] * 2, selector, [ONE] * 2))
-        asked.grow(growth(node, split, node + 1, node + 2))
+        asked.grow(growth(node, split, node + 1))
     asking = Nominate(np.array([0, 6, 7]), [Criterion.gini] * 3, selector, [ONE] * 3)
-    announced = growth(6, 3, 7, 8)  # and at most a half
+    announced = growth(6, 3, 7)  # and at most a half
     with pytest.raises(HedgerowError, match="node 7 cannot be divided"):
         asked.consider(announced, asking)
     asked.grow(announced)
@@ -236,7 +242,7 @@ def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
 
 def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
     asked = holder(TABLES["full"], grant=ONE)
-    asked.grow(growth(0, 0, 1, 2))
+    asked.grow(growth(0, 0, 1))
     asked.answer(CountRows(np.array([1]), [Fraction(3, 4)]))
     with pytest.raises(BudgetExceeded):
         asked.answer(CountRows(np.array([0]), [Fraction(1, 2)]))
@@ -274,7 +280,7 @@ def test_a_node_named_twice_leaves_later_answers_right(kind: str) -> None:
     asked, plain = (holder(TABLES["full"], NoNoise()) for _ in range(2))
     asked.answer(KINDS[kind]([0, 0], ONE))
     for one in (asked, plain):
-        one.grow(growth(0, 0, 1, 2))
+        one.grow(growth(0, 0, 1))
     answers = [one.answer(KINDS["histograms"]([1, 2], ONE)) for one in (asked, plain)]
     assert np.array_equal(*answers)
 
@@ -296,8 +302,8 @@ def test_shapes_types_and_the_account_do_not_depend_on_the_rows(kind: str) -> No
     for rows in TABLES.values():
         asked = holder(rows)
         first = asked.answer(KINDS[kind]([0], Fraction(1, 7)))
-        asked.grow(growth(0, 1, 1, 2))
-        asked.grow(growth(2, 4, 3, 4))
+        asked.grow(growth(0, 1, 1))
+        asked.grow(growth(2, 4, 3))
         second = asked.answer(KINDS[kind]([1, 3, 4], Fraction(1, 3)))
         shapes = tuple((a.shape, a.dtype) for a in (first, second))
         seen.add((shapes, tuple(asked.ledger.entries), asked.ledger.spent))
@@ -310,8 +316,8 @@ def test_empty_nodes_are_answered_like_any_other(kind: str, noise: Noise) -> Non
     """Every path of the same split twice has an empty end."""
     for rows in TABLES.values():
         asked = holder(rows, noise)
-        asked.grow(growth(0, 0, 1, 2))
-        asked.grow(Grow(np.array([1, 2]), np.array([0, 0]), np.array([[3, 4], [5, 6]])))
+        asked.grow(growth(0, 0, 1))
+        asked.grow(Grow(np.array([1, 2]), np.array([0, 0]), 3))
         answer = asked.answer(KINDS[kind]([3, 4, 5, 6], Fraction(1, 2)))
         assert len(answer) == 4
 
@@ -327,8 +333,8 @@ def test_the_number_of_rows_of_an_empty_node_is_noisy() -> None:
 def test_seeded_answers_do_not_depend_on_batches_or_order(kind: str) -> None:
     asked = [holder(TABLES["full"]) for _ in range(3)]
     for one in asked:
-        one.grow(growth(0, 1, 1, 2))
-        one.grow(Grow(np.array([1, 2]), np.array([0, 4]), np.array([[3, 4], [5, 6]])))
+        one.grow(growth(0, 1, 1))
+        one.grow(Grow(np.array([1, 2]), np.array([0, 4]), 3))
 
     def ask(one: Holder, nodes: list[int]) -> NDArray[np.int64]:
         query = KINDS[kind](nodes, Fraction(1, 3))
@@ -342,13 +348,12 @@ def test_seeded_answers_do_not_depend_on_batches_or_order(kind: str) -> None:
 
 
 def test_seeded_answers_do_not_depend_on_the_numbers_of_nodes() -> None:
-    first, second = holder(TABLES["full"]), holder(TABLES["full"])
-    first.grow(growth(0, 1, 1, 2))
-    second.grow(growth(0, 1, 40, 30))
-    answers = [
-        one.answer(CountLabels(np.array(nodes), [ONE, ONE]))
-        for one, nodes in ((first, [1, 2]), (second, [40, 30]))
-    ]
+    answers = []
+    for nodes, splits, children in (([1, 2], [0, 3], [3, 4, 5, 6]), ([2, 1], [3, 0], [5, 6, 3, 4])):
+        asked = holder(TABLES["full"])
+        asked.grow(growth(0, 1, 1))
+        asked.grow(Grow(np.array(nodes), np.array(splits), 3))
+        answers.append(asked.answer(CountLabels(np.array(children), [ONE] * 4)))
     assert np.array_equal(*answers)
 
 
@@ -369,7 +374,7 @@ def test_without_noise_the_answers_are_plain_counts() -> None:
     asked = holder((values, labels), NoNoise(), grant=math.inf)
     at_most = [str(split) for split in SCHEMA.splits].index("x <= 0.5")
     is_a = [str(split) for split in SCHEMA.splits].index("c == a")
-    asked.grow(growth(0, at_most, 1, 2))
+    asked.grow(growth(0, at_most, 1))
     left, yes, a = values[:, 0].astype(float) <= 0.5, labels == "yes", values[:, 1] == "a"
     nodes, prices = np.array([2, 1]), [math.inf, math.inf]
     rows = asked.answer(CountRows(nodes, prices))
@@ -484,8 +489,8 @@ FOUR = np.array([3, 4, 5, 6])
 
 def four_nodes() -> Holder:
     asked = holder(TABLES["full"])
-    asked.grow(growth(0, 1, 1, 2))
-    asked.grow(Grow(np.array([1, 2]), np.array([3, 3]), np.array([[3, 4], [5, 6]])))
+    asked.grow(growth(0, 1, 1))
+    asked.grow(Grow(np.array([1, 2]), np.array([3, 3]), 3))
     return asked
 
 
@@ -533,7 +538,7 @@ def test_root_gini_of_three_classes_is_refused() -> None:
 def test_a_study_has_no_more_nodes_than_a_holder_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", 5)
     asked = holder(TABLES["full"])
-    asked.grow(growth(0, 0, 1, 2))
-    asked.grow(growth(1, 1, 3, 4))
+    asked.grow(growth(0, 0, 1))
+    asked.grow(growth(1, 1, 3))
     with pytest.raises(HedgerowError, match="at most 5 nodes"):
-        asked.grow(growth(2, 1, 5, 6))
+        asked.grow(growth(2, 1, 5))

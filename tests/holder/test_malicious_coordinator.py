@@ -74,7 +74,7 @@ class Account:
 
     grant: Fraction
     queries: set[type[Query]]
-    split: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    split: dict[int, tuple[int, int]] = field(default_factory=dict)  # by which split, into which first child
     parent: dict[int, int | None] = field(default_factory=lambda: {0: None})
     price: dict[int, Fraction] = field(default_factory=dict)
     charged: dict[str, bytes] = field(default_factory=dict)
@@ -101,17 +101,13 @@ class Account:
         split, parent = dict(self.split), dict(self.parent)
         if growth is None:
             return split, parent
-        for node, by, (left, right) in zip(
-            growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True
-        ):
-            if self.split.get(node) == (by, left, right):
-                continue
+        if growth.first != len(parent):
+            return None
+        for node, by in zip(growth.nodes.tolist(), growth.splits.tolist(), strict=True):
             if by >= N_SPLITS or node not in self.parent or node in split:
                 return None
-            if left == right or left in parent or right in parent:
-                return None
-            split[node] = (by, left, right)
-            parent[left] = parent[right] = node
+            split[node] = (by, len(parent))
+            parent |= dict.fromkeys((len(parent), len(parent) + 1), node)
         return split, parent
 
     def must_answer(self, request: Request, lifetime_left: Fraction | None) -> bool:
@@ -146,11 +142,11 @@ def paying(query: Query) -> list[tuple[int, Any]]:
     return [pair for epsilons in prices for pair in zip(query.nodes.tolist(), epsilons, strict=True)]
 
 
-def divisible(node: int, split: dict[int, tuple[int, int, int]], parent: dict[int, int | None]) -> bool:
+def divisible(node: int, split: dict[int, tuple[int, int]], parent: dict[int, int | None]) -> bool:
     """Whether two values of a column may still be there, by the announced splits alone."""
     bins = {(i, b) for i, column in enumerate(SCHEMA.columns) for b in range(column.n_bins)}
     while (above := parent[node]) is not None:
-        number, left, _ = split[above]
+        number, left = split[above]
         rule = SCHEMA.splits[number]
         bins = {
             (i, b)
@@ -177,9 +173,7 @@ def growths(draw: st.DrawFn) -> Grow:
     n = draw(st.sampled_from([1, 1, 1, 2, 3]))
     nodes = np.array([draw(st.integers(0, 4)) for _ in range(n)])
     splits = np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)])  # the last is not in the schema
-    return Grow(
-        nodes, splits, np.array([[draw(st.integers(1, 9)), draw(st.integers(1, 9))] for _ in range(n)])
-    )
+    return Grow(nodes, splits, draw(st.sampled_from([1, 1, 3, 5, 2])))
 
 
 @st.composite
@@ -197,31 +191,28 @@ def queries(draw: st.DrawFn) -> Query:
     return kind(nodes, epsilons)
 
 
-TWISTS = ("none", "none", "none", "no split", "again", "another split", "swapped", "stolen", "twice")
+TWISTS = ("none", "none", "none", "no split", "again", "another split", "out of turn", "stolen", "twice")
 
 
 def twisted(account: Account, twist: str, which: int) -> Grow | None:
-    """The split of a leaf into new children, or something that looks like it."""
+    """The split of a leaf, or something that looks like it."""
     leaves = sorted(account.parent.keys() - account.split.keys())
     inner = sorted(account.split)
-    leaf, new = leaves[which % len(leaves)], max(account.parent) + 1
-    by = which % N_SPLITS
-    if twist == "no split" or (twist in {"again", "another split", "swapped"} and not inner):
+    leaf, by, first = leaves[which % len(leaves)], which % N_SPLITS, len(account.parent)
+    if twist == "no split" or (twist in {"again", "another split"} and not inner):
         return None
-    nodes, splits, children = [leaf], [by], [(new, new + 1)]
-    if twist in {"again", "another split", "swapped"}:
+    nodes, splits = [leaf], [by]
+    if twist in {"again", "another split"}:
         nodes = [inner[which % len(inner)]]
-        by, left, right = account.split[nodes[0]]
-        splits, children = {
-            "again": ([by], [(left, right)]),
-            "another split": ([(by + 1) % N_SPLITS], [(new, new + 1)]),
-            "swapped": ([by], [(right, left)]),
-        }[twist]
-    elif twist == "stolen":
-        children = [(new, max(leaf, 1))]
+        by, born = account.split[nodes[0]]
+        splits, first = ([by], born) if twist == "again" else ([(by + 1) % N_SPLITS], first)
+    elif twist == "out of turn":
+        first += which % 3 - 1 or 2
+    elif twist == "stolen":  # a node that is only just born
+        nodes = [first]
     elif twist == "twice":
-        nodes, splits, children = [leaf] * 2, [by, (by + 1) % N_SPLITS], [(new, new + 1), (new + 2, new + 3)]
-    return Grow(np.array(nodes), np.array(splits), np.array(children))
+        nodes, splits = [leaf] * 2, [by, (by + 1) % N_SPLITS]
+    return Grow(np.array(nodes), np.array(splits), first)
 
 
 class Interrupted(BaseException):
@@ -379,16 +370,19 @@ class InMemory(RuleBasedStateMachine):
             account, ledger = self.accounts[name], desk.holder.ledger
             assert ledger.spent == account.spent() <= GRANTS[name].epsilon
             assert len(ledger.entries) == account.releases
-            assert desk.holder._splits == account.split
-            assert desk.holder._place.keys() == account.parent.keys()
+            paths = desk.holder._paths
+            split = {node: by for node, (by, _) in account.split.items()}
+            assert paths.split.tolist() == [split.get(node, -1) for node in account.parent]
+            assert paths.parent.tolist() == [-1 if node is None else node for node in account.parent.values()]
 
     @invariant()
     def every_row_is_at_one_leaf(self) -> None:
         """The partition behind the account: children divide their parent's rows."""
         for desk in getattr(self, "desks", {}).values():
-            rows = desk.holder._rows
-            ranges = {node: rows._ranges[place].tolist() for node, place in rows._place.items()}
-            for node, (_, left, right) in desk.holder._splits.items():
+            ranges = desk.holder._rows._ranges.tolist()
+            parents = desk.holder._paths.parent.tolist()
+            for left in range(1, len(parents), 2):
+                node, right = parents[left], left + 1
                 assert ranges[node] == [ranges[left][0], ranges[right][1]]
                 assert ranges[left][1] == ranges[right][0]
 

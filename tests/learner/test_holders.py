@@ -203,10 +203,8 @@ def largest_path_sum(requests: list[Request]) -> Fraction | float:
     price: dict[int, Fraction | float] = {}
     for request in requests:
         if request.growth is not None:
-            for node, pair in zip(
-                request.growth.nodes.tolist(), request.growth.children.tolist(), strict=True
-            ):
-                parent |= dict.fromkeys(pair, node)
+            for node in request.growth.nodes.tolist():
+                parent |= dict.fromkeys((len(parent), len(parent) + 1), node)
         for prices in (value for name, value in vars(request.query).items() if name.endswith("epsilons")):
             for node, epsilon in zip(request.query.nodes.tolist(), prices, strict=True):
                 price[node] = price.get(node, Fraction(0)) + epsilon

@@ -113,15 +113,9 @@ class MaliciousController(Controller):
             "not granted": self.request("d", CountSplits(n(0), [one])),
             "no such node": self.request("e", CountRows(n(77), [one])),
             "another study": to_bytes(Request("not-granted", "a", None, CountRows(n(0), [one]))),
-            "two partitions": self.request(
-                "f", CountRows(n(1), [one]), Grow(n(0, 0), n(0, 1), np.array([[1, 2], [3, 4]]))
-            ),
-            "no such split": self.request(
-                "g", CountLabels(n(1), [one]), Grow(n(0), n(10**6), np.array([[1, 2]]))
-            ),
-            "its own parent": self.request(
-                "h", CountLabels(n(0), [one]), Grow(n(0), n(0), np.array([[1, 1]]))
-            ),
+            "two partitions": self.request("f", CountRows(n(1), [one]), Grow(n(0, 0), n(0, 1), 1)),
+            "no such split": self.request("g", CountLabels(n(1), [one]), Grow(n(0), n(10**6), 1)),
+            "out of turn": self.request("h", CountLabels(n(0), [one]), Grow(n(0), n(0), 5)),
         }
 
     def request(self, name: str, query: Any, growth: Grow | None = None) -> bytes:

@@ -133,7 +133,7 @@ def test_announcements_add_up_until_the_next_question(tmp_path: Path):
         told = []
         for network in (local, FlareNetwork(study(), Post(), answers)):
             for node, children in ((0, [1, 2]), (1, [3, 4]), (2, [5, 6])):
-                network.announce(Grow(np.array([node]), np.array([3 + node]), np.array([children])))
+                network.announce(Grow(np.array([node]), np.array([3 + node]), children[0]))
                 if node == 0:
                     network.ask(CountRows(np.array(children), [Fraction(1)] * 2))
             # A holder that had heard of the last announcement only would refuse: it would know no such nodes.

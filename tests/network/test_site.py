@@ -171,7 +171,7 @@ def test_all_studies_together_stay_within_the_lifetime(policy: Path):
 
 
 def test_a_site_that_ran_out_of_memory_goes_on_from_its_journal(policy: Path, monkeypatch):
-    site, growth = Site(policy), Grow(np.array([0]), np.array([0]), np.array([[1, 2]]))
+    site, growth = Site(policy), Grow(np.array([0]), np.array([0]), 1)
 
     def full(*_: object) -> None:
         raise MemoryError

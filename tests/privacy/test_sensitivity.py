@@ -317,8 +317,8 @@ def grown_holder(table: NDArray[np.object_], labels: NDArray[np.str_], splits: S
     """A holder without noise, its rows divided into four nodes by three splits."""
     rows = GroupedRows(encode(table, SCHEMA), encode_labels(labels, SCHEMA), SCHEMA)
     holder = Holder(rows, NoNoise(), Ledger(Fraction(1000)), max_rows=100)
-    holder.grow(Grow(np.array([0]), np.array(splits[:1]), np.array([[1, 2]])))
-    holder.grow(Grow(np.array([1, 2]), np.array(splits[1:]), np.array([[3, 4], [5, 6]])))
+    holder.grow(Grow(np.array([0]), np.array(splits[:1]), 1))
+    holder.grow(Grow(np.array([1, 2]), np.array(splits[1:]), 3))
     return holder
 
 

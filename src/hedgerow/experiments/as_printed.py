@@ -228,7 +228,7 @@ class _Study:
         """Split nodes at every entity."""
         children = self.growth.open(nodes)
         for rows in self._entities.tables:
-            rows.split(nodes, self.growth.nodes["split"][nodes], children)
+            rows.split(nodes, self.growth.nodes["split"][nodes])
         return children
 
     def label(self) -> None:

@@ -96,7 +96,8 @@ class RepeatedRows(GroupedRows):
     ) -> None:
         super().__init__(distinct.codes, distinct.labels, schema, np.flatnonzero(times))
         self._times, self._memory = times, memory
-        # By place: the split of a node, its parent, the range of its rows, and its histogram.
+        # By node: its split, its parent, the range of its rows, and its histogram.
+        self._n_nodes = 1
         self._splits, self._parents = np.full(N_NODES, NONE), np.full(N_NODES, NONE)
         self._spans = np.zeros((N_NODES, 2), dtype=np.int64)
         self._spans[ROOT, 1] = len(self._order)
@@ -108,61 +109,61 @@ class RepeatedRows(GroupedRows):
         """Number of rows, counted as often as they occur."""
         return int(self._times.sum())
 
-    def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
+    def split(self, nodes: IntArray, splits: IntArray) -> None:
         """See `GroupedRows.split`."""
-        places, first, last = self._places(nodes), len(self._place), len(self._place) + children.size
-        self._place.update(zip(children.ravel().tolist(), range(first, last), strict=True))
+        first = self._n_nodes
+        last = self._n_nodes = first + 2 * len(nodes)
         while len(self._parents) < last:
             self._splits, self._parents, self._spans, self._counts = (
                 np.concatenate([known, np.zeros_like(known)])
                 for known in (self._splits, self._parents, self._spans, self._counts)
             )
-        self._splits[places] = splits
-        self._parents[first:last] = np.repeat(places, 2)
+        self._splits[nodes] = splits
+        self._parents[first:last] = np.repeat(nodes, 2)
         large = _split(
             *self._columns, *self._codes, *self._offsets, self._order, self._scratch, self._times,
-            self._label_bits, self._rules[splits], places, first, self._spans, self._counts,
+            self._label_bits, self._rules[splits], nodes, first, self._spans, self._counts,
             MANY_ROWS if self._memory is None else WORTH_REMEMBERING,
         )  # fmt: skip
-        for place in large.tolist():
-            self._fill(place)
-            sibling = ((place - 1) ^ 1) + 1
-            self._counts[sibling] = self._counts[self._parents[place]] - self._counts[place]
+        for node in large.tolist():
+            self._fill(node)
+            sibling = ((node - 1) ^ 1) + 1
+            self._counts[sibling] = self._counts[self._parents[node]] - self._counts[node]
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts]]:
         """See `GroupedRows.histograms`."""
-        yield np.arange(len(nodes)), self._counts[self._places(nodes)]
+        yield np.arange(len(nodes)), self._counts[nodes]
 
     def cells(self, nodes: IntArray, splits: IntArray) -> IntArray:
         """See `GroupedRows.cells`."""
-        return self._cells_of(self._counts, self._places(nodes), splits)
+        return self._cells_of(self._counts, nodes, splits)
 
     def label_counts(self, nodes: IntArray) -> IntArray:
         """See `GroupedRows.label_counts`."""
-        one_column = self._counts[self._places(nodes), :, : int(self.schema.n_bins[0])]
+        one_column = self._counts[nodes, :, : int(self.schema.n_bins[0])]
         counts: IntArray = one_column.sum(axis=2, dtype=np.int64)
         return counts
 
-    def _fill(self, place: int) -> None:
+    def _fill(self, node: int) -> None:
         """Count a large node, or remember its counts."""
-        known = None if self._memory is None else self._memory.find(self._way(place))
+        known = None if self._memory is None else self._memory.find(self._way(node))
         if known is not None:
-            self._counts[place] = known
+            self._counts[node] = known
             return
         _count(
             *self._codes, *self._offsets, self._order, self._times, np.uint64(self._label_bits),
-            *self._spans[place], self._counts[place],
+            *self._spans[node], self._counts[node],
         )  # fmt: skip
         if self._memory is not None:
-            self._memory.keep(self._way(place), self._counts[place])
+            self._memory.keep(self._way(node), self._counts[node])
 
-    def _way(self, place: int) -> Way:
+    def _way(self, node: int) -> Way:
         """The sides of splits that lead to a node."""
         sides = []
-        while place != ROOT:
-            parent = int(self._parents[place])
-            sides.append(2 * int(self._splits[parent]) + (place + 1) % 2)
-            place = parent
+        while node != ROOT:
+            parent = int(self._parents[node])
+            sides.append(2 * int(self._splits[parent]) + (node + 1) % 2)
+            node = parent
         return frozenset(sides)
 
 
@@ -179,22 +180,22 @@ def _split(
     times: IntArray,
     label_bits: int,
     rules: IntArray,
-    places: IntArray,
+    nodes: IntArray,
     first: int,
     spans: IntArray,
     counts: Counts,
     most_rows: int,
 ) -> IntArray:
-    """Split nodes into children at places `first`, `first + 1`, ..., and count them.
+    """Split nodes into children numbered `first`, `first + 1`, ..., and count them.
 
     The smaller child is counted, the other is the rest. Smaller children of `most_rows` or more are left to the
-    caller: their places.
+    caller: their numbers.
     """
     bits = np.uint64(label_bits)
-    large = np.empty(len(places), np.int64)
+    large = np.empty(len(nodes), np.int64)
     n_large = 0
-    for i in range(len(places)):
-        start, stop = spans[places[i], 0], spans[places[i], 1]
+    for i in range(len(nodes)):
+        start, stop = spans[nodes[i], 0], spans[nodes[i], 1]
         column, span = rules[i, 1], (rules[i, 2], rules[i, 3], rules[i, 4])
         if rules[i, 0]:
             n_left = partition_by(wide_columns[column], order, bits, start, stop, span, scratch)
@@ -210,7 +211,7 @@ def _split(
             large[n_large] = smaller
             n_large += 1
             continue
-        mine, rest, whole = counts[smaller], counts[larger], counts[places[i]]
+        mine, rest, whole = counts[smaller], counts[larger], counts[nodes[i]]
         _count(
             narrow,
             wide,

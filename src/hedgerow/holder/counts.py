@@ -61,16 +61,15 @@ class GroupedRows:
         self._scratch = np.empty_like(self._order)
         chosen = np.empty(0, dtype=np.int64) if rows is None else rows.astype(np.int64)
         _pack(labels, chosen, self._label_bits, self._order)
-        self._place = {ROOT: 0}  # of a node, in the arrays that follow; a right child's is next to the left's
         self._ranges = np.array([[0, len(self._order)]])
         self._parent = np.array([NONE])
         shape = schema.n_classes, int(schema.bin_start[-1])  # of a histogram, all columns' bins in a row
         self._n_cells = math.prod(shape)
-        # The newest histograms, in a ring: a row of the store holds that of the node at its `_owner`, a place.
+        # The newest histograms, in a ring: a row of the store holds that of the node that is its `_owner`.
         n_stored = max(6, MEMORY // max(4 * self._n_cells, 1))
         self._store = np.empty((n_stored, *shape), dtype=np.int32)
         self._owner = np.full(n_stored, NONE)
-        self._row = np.array([NONE])  # [place], of the store
+        self._row = np.array([NONE])  # [node], of the store
         self._next_row = 0
 
     @property
@@ -85,9 +84,9 @@ class GroupedRows:
             content.update(np.ascontiguousarray(matrix).data)
         return content.hexdigest()
 
-    def split(self, nodes: IntArray, splits: IntArray, children: IntArray) -> None:
-        """Partition each node's rows by its split; `children` [node, (left, right)] names the parts."""
-        work = _Work(self._ranges[self._places(nodes)])
+    def split(self, nodes: IntArray, splits: IntArray) -> None:
+        """Partition each node's rows by its split; the children get the next numbers, left before right."""
+        work = _Work(self._ranges[nodes])
         rules = self._rules[splits]
         n_left = np.zeros((len(work.parts), len(nodes)), dtype=np.int64)
         run_all(
@@ -106,20 +105,16 @@ class GroupedRows:
             )
         middles = work.ranges[:, 0] + n_left.sum(axis=0)
         edges = np.stack([work.ranges[:, 0], middles, middles, work.ranges[:, 1]], axis=1)
-        self._parent = np.concatenate([self._parent, np.repeat(self._places(nodes), 2)])
+        self._parent = np.concatenate([self._parent, np.repeat(nodes, 2)])
         self._ranges = np.concatenate([self._ranges, edges.reshape(-1, 2)])
         self._row = np.concatenate([self._row, np.full(2 * len(nodes), NONE)])
-        self._place.update(
-            zip(children.ravel().tolist(), range(len(self._place), len(self._row)), strict=True)
-        )
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts]]:
         """Batches of (positions in `nodes`, histograms [node, class, bin]); each is good until the next one."""
-        places = self._places(nodes)
         batch = len(self._store) // 3  # the parents of a batch, and those of the next, fit beside it
         for start in range(0, len(nodes), batch):
             here = np.arange(start, min(start + batch, len(nodes)))
-            rows = self._rows_of(places[here])
+            rows = self._rows_of(nodes[here])
             together = rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all()
             yield here, self._store[rows[0] : rows[-1] + 1] if together else self._store[rows]
 
@@ -164,7 +159,7 @@ class GroupedRows:
     def label_counts(self, nodes: IntArray) -> IntArray:
         """Class counts of each node: [node, class]."""
         out = np.zeros((len(nodes), self.schema.n_classes), dtype=np.int64)
-        ranges = self._ranges[self._places(nodes)]
+        ranges = self._ranges[nodes]
         run_all(
             lambda part: _count_labels(
                 self._order, self._label_bits, ranges[slice(*part)], out[slice(*part)]
@@ -173,16 +168,12 @@ class GroupedRows:
         )
         return out
 
-    def _places(self, nodes: IntArray) -> IntArray:
-        place = self._place
-        return np.array([place[node] for node in nodes.tolist()], dtype=np.int64)
-
-    def _rows_of(self, places: IntArray) -> IntArray:
+    def _rows_of(self, nodes: IntArray) -> IntArray:
         """Where in the store the histograms of these nodes are; those that are not there yet are made."""
-        if (self._row[places] == NONE).any():
-            room = self._make_room(len(places))
+        if (self._row[nodes] == NONE).any():
+            room = self._make_room(len(nodes))
             # A node that is named twice is counted once, or its rows would weigh double.
-            missing = np.unique(places[self._row[places] == NONE])
+            missing = np.unique(nodes[self._row[nodes] == NONE])
             self._row[missing] = room[: len(missing)]
             try:
                 self._make(missing)
@@ -190,7 +181,7 @@ class GroupedRows:
                 self._row[missing] = NONE  # or what is in the store would be taken for their counts
                 raise
             self._owner[room[: len(missing)]] = missing
-        return self._row[places]
+        return self._row[nodes]
 
     def _make_room(self, n: int) -> IntArray:
         """The next n rows of the ring; the nodes whose histograms were there have none any more."""
@@ -201,33 +192,33 @@ class GroupedRows:
         owners[:] = NONE
         return np.arange(first, first + n)
 
-    def _make(self, places: IntArray) -> None:
+    def _make(self, nodes: IntArray) -> None:
         """Count the histograms of nodes; the larger of two siblings is the parent's less the smaller one's."""
-        by_subtraction = self._by_subtraction(places)
-        counted, rest = places[~by_subtraction], places[by_subtraction]
+        by_subtraction = self._by_subtraction(nodes)
+        counted, rest = nodes[~by_subtraction], nodes[by_subtraction]
         self._count(counted)
         _subtract(self._store, self._row[self._parent[rest]], self._row[_sibling(rest)], self._row[rest])
 
-    def _by_subtraction(self, places: IntArray) -> NDArray[np.bool_]:
+    def _by_subtraction(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Which of the new histograms are quicker made by subtraction."""
-        parent, sibling = self._parent[places], _sibling(places)
+        parent, sibling = self._parent[nodes], _sibling(nodes)
         is_new = np.zeros(len(self._row), dtype=bool)
-        is_new[places] = True
+        is_new[nodes] = True
         size = self._ranges[:, 1] - self._ranges[:, 0]
-        is_larger = np.where(size[places] == size[sibling], places > sibling, size[places] > size[sibling])
+        is_larger = np.where(size[nodes] == size[sibling], nodes > sibling, size[nodes] > size[sibling])
         has_both = (parent != NONE) & (self._row[parent] != NONE) & (self._row[sibling] != NONE)
         found: NDArray[np.bool_] = has_both & (is_larger | ~is_new[sibling])
         return found
 
-    def _count(self, places: IntArray) -> None:
+    def _count(self, nodes: IntArray) -> None:
         """One pass over the nodes' rows, on all cores.
 
         A node whose rows two threads share is counted by the second of them into a spare histogram.
         """
-        if not len(places):
+        if not len(nodes):
             return
-        work = _Work(self._ranges[places], turns=TURNS if self._n_cells <= CELLS_WORTH_A_TURN else 1)
-        targets = self._row[places]
+        work = _Work(self._ranges[nodes], turns=TURNS if self._n_cells <= CELLS_WORTH_A_TURN else 1)
+        targets = self._row[nodes]
         spare = np.zeros((len(work.parts), *self._store.shape[1:]), dtype=np.int32)
 
         def count(part: tuple[int, int, int, int]) -> None:
@@ -258,9 +249,9 @@ def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
         raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")
 
 
-def _sibling(places: IntArray) -> IntArray:
-    """Siblings stand side by side after the root: 1 and 2, 3 and 4, ... The root has none but itself."""
-    return np.where(places == 0, 0, ((places - 1) ^ 1) + 1)
+def _sibling(nodes: IntArray) -> IntArray:
+    """Siblings are numbered side by side after the root: 1 and 2, 3 and 4, ... The root has none but itself."""
+    return np.where(nodes == 0, 0, ((nodes - 1) ^ 1) + 1)
 
 
 class _Work:

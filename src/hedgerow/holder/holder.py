@@ -7,7 +7,6 @@ depends on the rows in any other way.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,7 +19,6 @@ from hedgerow.errors import InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.messages import (
     MOST_BYTES,
-    ROOT,
     CountCells,
     CountColumns,
     CountLabels,
@@ -31,7 +29,7 @@ from hedgerow.messages import (
     NominateAndCount,
     Query,
 )
-from hedgerow.paths import Paths
+from hedgerow.paths import NONE, Paths
 from hedgerow.privacy.ledger import Ledger, Price, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
@@ -40,6 +38,7 @@ from hedgerow.schema import Schema
 
 MOST_NODES = 2**20  # of one study: what a holder is willing to remember
 MOST_DEPTH = 2**12
+NO_NODES: IntArray = np.empty(0, dtype=np.int64)
 LARGEST_NOISE = (
     2**43
 )  # a count's noise is above 2**53, the largest number of a message, once in exp(1024) draws
@@ -58,9 +57,10 @@ PURPOSE = {kind: i for i, kind in enumerate(WHAT)}
 
 @dataclass(frozen=True, eq=False)
 class Considered:
-    """A request that is in order: what it would add to the tree and do to the account. Nothing is done yet."""
+    """A request that is in order: what it would make of the tree and of the account. Nothing is done yet."""
 
     growth: Grow | None
+    paths: Paths
     query: Query
     quote: Quote
 
@@ -86,9 +86,7 @@ class Holder:
         self._noise = noise
         self._max_rows = max_rows
         self.ledger = ledger
-        self._splits: dict[int, tuple[int, int, int]] = {}  # node -> (split, left, right), as announced
-        self._place = {ROOT: 0}  # of a node, in the arrays that follow
-        self._paths = Paths.root(rows.schema)
+        self._paths = Paths.root(rows.schema)  # as announced
         self._depth = np.array([1])
         self._path = np.array([1], dtype=np.uint64)  # a hash of the way from the root, for seeded noise
         self._asked = np.zeros((1, len(PURPOSE)), dtype=np.int64)  # releases so far
@@ -100,88 +98,67 @@ class Holder:
 
     def grow(self, announcement: Grow) -> None:
         """Follow the coordinator's tree: partition the rows of the nodes that it has split."""
-        growth = self._new(announcement)
-        self.ledger.book(self.ledger.quote([], [], divisions(growth)))
-        self._follow(growth)
+        paths = self._grown(announcement)
+        self.ledger.book(self.ledger.quote(NO_NODES, [], announcement.nodes))
+        self._follow(announcement, paths)
 
     def answer(self, query: Query) -> IntArray:
         """One noisy answer; checked and charged first, refused if it would cost too much."""
         return self.release(self.charge(self.consider(None, query)))
 
-    def consider(self, announcement: Grow | None, query: Query) -> Considered:
+    def consider(self, growth: Grow | None, query: Query) -> Considered:
         """Check an announcement and the query that follows it; refuse what nobody may ask or what costs too much.
 
         Changes nothing, so that a request is written down, or refused, as a whole.
         """
-        growth = None if announcement is None else self._new(announcement)
-        born = self._born(growth)
-        if unknown := set(query.nodes.tolist()) - self._place.keys() - born.keys():
-            raise Refused(f"node {min(unknown)} does not exist.")
+        paths = self._grown(growth)
+        _check_known(query.nodes, len(paths.parent))
         self._check(query)
-        if isinstance(query, Nominate):
-            self._check_divisible(growth, query.nodes, born)
-        quote = self.ledger.quote(query.nodes.tolist(), prices_of(query), divisions(growth))
+        if isinstance(query, Nominate) and not (divisible := paths.divisible(query.nodes)).all():
+            node = query.nodes[~divisible].min()
+            raise Refused(f"node {node} cannot be divided: its path decides every split.")
+        quote = quote_of(self.ledger, growth, query)
         self._check_scale(query)
-        return Considered(growth, query, quote)
+        return Considered(growth, paths, query, quote)
 
     def charge(self, considered: Considered) -> Charged:
         """Book a request that was considered last; the noise of its answer is settled, but not drawn."""
         self.ledger.book(considered.quote)
-        self._follow(considered.growth)
+        self._follow(considered.growth, considered.paths)
         query = considered.query
         return Charged(query, [self._keys(query.nodes, kind) for kind in releases_of(query)])
 
-    def _new(self, growth: Grow) -> Grow | None:
-        """What an announcement adds to what is known; refused unless each node is split once, by one split.
+    def _grown(self, growth: Grow | None) -> Paths:
+        """The tree after an announcement; refused unless each node is split once, and they are all known.
 
         Two different partitions of the same rows would overlap, and the ledger's sums would be too small.
         """
-        if len(growth.nodes) and growth.splits.max() >= len(self.schema.splits):
+        if growth is None:
+            return self._paths
+        nodes, n_nodes = growth.nodes, len(self._depth)
+        if growth.splits.max() >= len(self.schema.splits):
             raise Refused("an announced split is not in the schema.")
-        announced = zip(growth.nodes.tolist(), growth.splits.tolist(), growth.children.tolist(), strict=True)
-        # What was announced before, word for word, is no news.
-        fresh = [
-            i for i, (node, split, sides) in enumerate(announced) if self._splits.get(node) != (split, *sides)
-        ]
-        if not fresh:
-            return None
-        new = Grow(growth.nodes[fresh], growth.splits[fresh], growth.children[fresh])
-        nodes, children = new.nodes.tolist(), new.children.ravel().tolist()
-        if again := set(nodes) & self._splits.keys() or _twice(nodes):
-            raise Refused(f"node {min(again)} is split already, in another way.")
-        if unknown := set(nodes) - self._place.keys():
-            raise Refused(f"node {min(unknown)} does not exist.")
-        if taken := set(children) & self._place.keys() or _twice(children):
-            raise Refused(f"{min(taken)} is the number of a node already.")
-        if self._depth[self._places(new.nodes)].max() >= MOST_DEPTH:
+        if growth.first != n_nodes:
+            raise Refused(f"the next node is number {n_nodes}, not {growth.first}.")
+        _check_known(nodes, n_nodes)
+        if len(again := nodes[(self._paths.split[nodes] != NONE) | (_earlier(nodes) > 0)]):
+            raise Refused(f"node {again.min()} is split already.")
+        if self._depth[nodes].max() >= MOST_DEPTH:
             raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
-        if len(self._place) + len(children) > MOST_NODES:
+        if n_nodes + 2 * len(nodes) > MOST_NODES:
             raise Refused(f"a study has at most {MOST_NODES} nodes.")
-        return new
+        return self._paths.grown(nodes, growth.splits)
 
-    def _follow(self, growth: Grow | None) -> None:
-        """Partition the rows as an announcement says that `_new` found to be in order."""
+    def _follow(self, growth: Grow | None, paths: Paths) -> None:
+        """Partition the rows as an announcement says that `_grown` found to be in order."""
         if growth is None:
             return
-        nodes, children = growth.nodes.tolist(), growth.children.tolist()
-        for node, split, sides in zip(nodes, growth.splits.tolist(), children, strict=True):
-            self._splits[node] = (split, *sides)
-        at = np.repeat(self._places(growth.nodes), 2)
-        self._paths = self._paths.grown(self._places(growth.nodes), growth.splits)
-        self._place.update(self._born(growth))
-        self._depth = np.concatenate([self._depth, self._depth[at] + 1])
-        side = np.arange(len(at), dtype=np.uint64) % np.uint64(2)
-        self._path = np.concatenate([self._path, _mixed(self._path[at], side)])
-        self._asked = np.concatenate([self._asked, np.zeros((len(at), len(PURPOSE)), dtype=np.int64)])
-        self._rows.split(growth.nodes, growth.splits, growth.children)
-
-    def _born(self, growth: Grow | None) -> dict[int, int]:
-        """The places of the nodes that an announcement makes."""
-        children = [] if growth is None else growth.children.ravel().tolist()
-        return {child: len(self._place) + i for i, child in enumerate(children)}
-
-    def _places(self, nodes: IntArray) -> IntArray:
-        return np.array([self._place[node] for node in nodes.tolist()], dtype=np.int64)
+        self._paths, parents = paths, np.repeat(growth.nodes, 2)
+        self._depth = np.concatenate([self._depth, self._depth[parents] + 1])
+        side = np.arange(len(parents), dtype=np.uint64) % np.uint64(2)
+        self._path = np.concatenate([self._path, _mixed(self._path[parents], side)])
+        self._asked = np.concatenate([self._asked, np.zeros((len(parents), len(PURPOSE)), dtype=np.int64)])
+        self._rows.split(growth.nodes, growth.splits)
 
     def _check(self, query: Query) -> None:
         """Refuse a query that makes no sense for this schema, or whose answer would not fit a message."""
@@ -196,15 +173,6 @@ class Holder:
         # Eight bytes a number, and room to spare.
         if 16 * math.prod(shape_of(query, self.schema)) > MOST_BYTES:
             raise Refused("the answer would be too long for a message; ask about fewer nodes at a time.")
-
-    def _check_divisible(self, growth: Grow | None, nodes: IntArray, born: dict[int, int]) -> None:
-        """Refuse to choose a split of a node whose path has decided all of them."""
-        paths = self._paths
-        if growth is not None:
-            paths = paths.grown(self._places(growth.nodes), growth.splits)
-        places = [self._place[node] if node in self._place else born[node] for node in nodes.tolist()]
-        if not (divisible := paths.divisible(np.array(places, dtype=np.int64))).all():
-            raise Refused(f"node {nodes[~divisible].min()} cannot be divided: its path decides every split.")
 
     def _check_scale(self, query: Query) -> None:
         """Refuse an epsilon so small that no sampler, or no message, could hold the noise."""
@@ -256,10 +224,10 @@ class Holder:
         n_classes = self._rows.schema.n_classes
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
-        chosen, places = np.empty(len(query.nodes), dtype=np.int64), self._places(query.nodes)
+        chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, histograms in self._rows.histograms(query.nodes):
             scores = self._rows.scores(histograms, numbers[batch])
-            undecided = self._paths.undecided(places[batch])
+            undecided = self._paths.undecided(query.nodes[batch])
             if math.inf in epsilons.items:
                 scores[~undecided] = -math.inf
                 chosen[batch] = scores.argmax(axis=1)
@@ -297,11 +265,11 @@ class Holder:
         """
         if not isinstance(self._noise, SeededNoise):
             return np.zeros(len(nodes), dtype=np.uint64)  # nobody looks at them
-        places, purpose = self._places(nodes), PURPOSE[kind]
-        times = self._asked[places, purpose] + _earlier(places)
-        np.add.at(self._asked[:, purpose], places, 1)
+        purpose = PURPOSE[kind]
+        times = self._asked[nodes, purpose] + _earlier(nodes)
+        np.add.at(self._asked[:, purpose], nodes, 1)
         return _mixed(
-            self._path[places], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
+            self._path[nodes], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
         )
 
 
@@ -324,6 +292,11 @@ def prices_of(query: Query) -> list[Price]:
     return prices
 
 
+def quote_of(ledger: Ledger, growth: Grow | None, query: Query) -> Quote:
+    """What a request would make of an account: it follows from the request alone."""
+    return ledger.quote(query.nodes, prices_of(query), None if growth is None else growth.nodes)
+
+
 def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
     """The shape of the answer to a query."""
     n_classes = schema.n_classes
@@ -339,24 +312,17 @@ def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
     return (len(query.nodes), *a_node[type(query)])
 
 
-def divisions(growth: Grow | None) -> dict[int, tuple[int, int]]:
-    """An announcement, as a ledger has it."""
-    if growth is None:
-        return {}
-    return dict(zip(growth.nodes.tolist(), map(tuple, growth.children.tolist()), strict=True))
+def _check_known(nodes: IntArray, n_nodes: int) -> None:
+    if len(unknown := nodes[(nodes < 0) | (nodes >= n_nodes)]):
+        raise Refused(f"node {unknown[0]} does not exist.")
 
 
-def _twice(numbers: list[int]) -> set[int]:
-    """The numbers that stand there more than once."""
-    return {number for number, times in Counter(numbers).items() if times > 1}
-
-
-def _earlier(places: IntArray) -> IntArray:
-    """How often each place was named earlier in the list."""
-    order = np.argsort(places, kind="stable")
-    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
-    times = np.empty_like(places)
-    times[order] = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
+def _earlier(nodes: IntArray) -> IntArray:
+    """How often each node was named earlier in the list."""
+    order = np.argsort(nodes, kind="stable")
+    starts = np.flatnonzero(np.diff(nodes[order], prepend=-1))
+    times = np.empty_like(nodes)
+    times[order] = np.arange(len(nodes)) - np.repeat(starts, np.diff(np.append(starts, len(nodes))))
     return times
 
 

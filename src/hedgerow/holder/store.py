@@ -23,7 +23,7 @@ from typing import Any, Self
 from hedgerow.errors import BudgetExceeded, HedgerowError, InvalidStore, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
-from hedgerow.holder.holder import divisions, prices_of
+from hedgerow.holder.holder import quote_of
 from hedgerow.messages import Request, from_bytes
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
@@ -314,15 +314,12 @@ def _check_spent(study: str, ledger: Ledger, spent: Fraction) -> None:
 def _follow(study: str, requests: list[bytes], terms: dict[str, Any], basis: dict[str, Any]) -> Ledger:
     """The ledger as the holder's was after these requests: what they cost follows from them, and not from rows."""
     leaks = () if basis.get("private noise") is True else ("the noise was seeded and can be taken off again",)
-    known: dict[int, tuple[int, ...]] = {}  # an announcement may be repeated
     try:
         ledger = Ledger(_exact(terms["epsilon"]), neighbours=terms["neighbours"], leaks=leaks)
         for asked in requests:
             request = from_bytes(asked)
             assert isinstance(request, Request)
-            new = {at: into for at, into in divisions(request.growth).items() if known.get(at) != into}
-            ledger.book(ledger.quote(request.query.nodes.tolist(), prices_of(request.query), new))
-            known |= new
+            ledger.book(quote_of(ledger, request.growth, request.query))
     except (HedgerowError, AssertionError, LookupError, TypeError) as error:
         raise InvalidStore(f"the journal of study {study!r} cannot be followed: {error}") from error
     return ledger

@@ -148,7 +148,7 @@ class _Study:
         """Split nodes by the splits they were evaluated with, at every holder; their children [node, side]."""
         children = self.growth.open(nodes)
         known = self.growth.nodes
-        self._network.announce(Grow(nodes, known["split"][nodes], children))
+        self._network.announce(Grow(nodes, known["split"][nodes], int(children[0, 0])))
         parents, cells, noise = known["counts"][nodes], known["cells"][nodes], known["cell_noise"][nodes]
         counts, variances = reconcile(parents, known["variance"][nodes], cells, noise)
         promises = promise(known["promise"][nodes], on_simplex(parents), on_simplex(counts), variances)

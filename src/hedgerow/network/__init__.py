@@ -58,5 +58,5 @@ def joined(waiting: Grow | None, then: Grow) -> Grow:
         then,
         nodes=np.concatenate([waiting.nodes, then.nodes]),
         splits=np.concatenate([waiting.splits, then.splits]),
-        children=np.concatenate([waiting.children, then.children]),
+        first=waiting.first,
     )

@@ -1,6 +1,6 @@
 """What has been spent, exactly, and the refusal to spend more.
 
-The data are divided into parts, parts into smaller parts. A row takes part only in the releases about the
+The data are divided into parts, a part into two smaller ones. A row takes part only in the releases about the
 parts that hold it, so what is spent is the largest sum along any path of nested parts (sequential
 composition along a path, parallel composition across). Knows nothing of trees or rows.
 """
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,10 +22,9 @@ from hedgerow.repeated import Epsilon, IntArray, Repeated
 
 NEIGHBOURS = ("add-remove", "replace")
 WHOLE = 0
-NOWHERE = -1
+NONE = -1
 MOST_BITS = 2**13  # of the sums' denominator: more would only keep the holder busy
 MOST_PAYERS = 2**24  # of one request: more would fill the holder's memory
-NO_DIVISIONS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Entry:
 class Release:
     """One release about each of many parts."""
 
-    parts: Sequence[int]
+    parts: IntArray
     depths: IntArray
     mechanism: str
     what: str
@@ -53,7 +50,9 @@ class Release:
 
     def entries(self) -> Iterator[Entry]:
         """As the account lists them."""
-        for part, depth, epsilon in zip(self.parts, self.depths.tolist(), self.epsilons, strict=True):
+        for part, depth, epsilon in zip(
+            self.parts.tolist(), self.depths.tolist(), self.epsilons, strict=True
+        ):
             yield Entry(part, depth, self.mechanism, self.what, epsilon)
 
 
@@ -74,8 +73,7 @@ class Quote:
     unit: int
     sums: NDArray[Any]
     depths: IntArray
-    divisions: Mapping[int, tuple[int, ...]]
-    born: Mapping[int, int]
+    children: IntArray
     releases: Sequence[Release]
     before: NDArray[Any]  # the sums that it was made from
 
@@ -95,9 +93,9 @@ class Ledger:
         self._spent: Epsilon = Fraction(0)
         self._factor = 2 if neighbours == "replace" else 1
         self._releases: list[Release] = []
-        self._into: dict[int, tuple[int, ...]] = {}
-        self._place = {WHOLE: 0}  # of a part, in the arrays that follow
+        # By the number of a part: its depth, and the first of the two that it is divided into, which stand together.
         self._depths = np.array([1])
+        self._children = np.array([NONE])
         # What the path to a part has paid is a whole number of units: exact, and all parts at once. The numbers
         # are 64 bits wide while they fit, and of any size from there on.
         self._sums: NDArray[Any] = np.array([0])
@@ -117,10 +115,6 @@ class Ledger:
         """Every release, in order."""
         return [entry for release in self._releases for entry in release.entries()]
 
-    def paid(self, part: int) -> Fraction:
-        """What a row in this part, and in none that it has been divided into, has paid."""
-        return Fraction(int(self._sums[self._place[part]]), self._unit)
-
     @property
     def spent(self) -> Epsilon:
         """The most that any row can have paid."""
@@ -134,10 +128,11 @@ class Ledger:
     @property
     def dearest(self) -> list[Entry]:
         """All releases about some rows that have paid the most: their epsilons add up to `spent`."""
-        above = {new: part for part, into in self._into.items() for new in into}
-        path = [max(self._place, key=lambda part: self._sums[self._place[part]])]
-        while path[-1] in above:
-            path.append(above[path[-1]])
+        divided = np.flatnonzero(self._children != NONE)
+        above = dict(zip(self._children[divided].tolist(), divided.tolist(), strict=True))
+        path = [int(self._sums.argmax())]
+        while path[-1] != WHOLE:
+            path.append(above[path[-1] - (path[-1] + 1) % 2])  # first children have odd numbers
         parts = frozenset(path)
         return [entry for entry in self.entries if entry.part in parts]
 
@@ -178,26 +173,17 @@ class Ledger:
         }
         return json.dumps(plain, indent=1)
 
-    def divide(self, part: int, into: Iterable[int]) -> None:
-        """The rows of a part are divided, each into exactly one of the new parts; once only."""
-        self.book(self.quote([], [], {part: tuple(into)}))
-
-    def charge(self, parts: Sequence[int], mechanism: str, what: str, epsilons: Sequence[Epsilon]) -> None:
-        """Book one release about each part, or refuse them all and book nothing."""
-        self.book(self.quote(parts, [Price(mechanism, what, epsilons)]))
-
-    def quote(
-        self,
-        parts: Sequence[int],
-        prices: Sequence[Price],
-        divisions: Mapping[int, tuple[int, ...]] = NO_DIVISIONS,
-    ) -> Quote:
+    def quote(self, parts: IntArray, prices: Sequence[Price], divided: IntArray | None = None) -> Quote:
         """What the account would be after some divisions, then releases about each part at these prices. Books nothing.
 
-        Refuses what costs too much, what costs nothing, and parts that are unknown or divided in two ways.
+        Parts are divided in two, which get the next numbers. Refuses what costs too much, what costs nothing, and
+        parts that are unknown or divided already.
         """
-        born = self._born(divisions)
-        places = self._places(parts, born)
+        if divided is None:
+            divided = np.empty(0, dtype=np.int64)
+        children = self._divide(divided)
+        if not _are_among(parts, len(children)):
+            raise Refused("nothing is released about a part that is unknown.")
         costs = [self._cost(price.epsilons, len(parts)) for price in prices]
         each = [epsilon for cost in costs for epsilon in cost.items]
         finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
@@ -207,12 +193,12 @@ class Ledger:
             if unit.bit_length() > MOST_BITS:
                 raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
-        reached, payer = self._reached(parts, places, divisions, born)
+        reached, payer = _reached(parts, children)
         units = [[int(e * unit) if isinstance(e, Fraction) else 0 for e in cost.items] for cost in costs]
         finer = unit // self._unit
         most = int(self._sums.max()) * finer + sum(max(u, default=0) for u in units) * len(reached)
         kind: Any = np.int64 if max(most, finer) < 2**63 else object
-        parents = [self._place[part] for part in divisions for _ in divisions[part]]
+        parents = np.repeat(divided, 2)
         sums = self._sums.astype(kind) * finer
         sums = np.concatenate([sums, sums[parents]])
         depths = np.concatenate([self._depths, self._depths[parents] + 1])
@@ -232,10 +218,21 @@ class Ledger:
                 )
             spent = max(spent, total)
         releases = [
-            Release(parts, depths[places], price.mechanism, price.what, cost)
+            Release(parts, depths[parts], price.mechanism, price.what, cost)
             for price, cost in zip(prices, costs, strict=True)
         ]
-        return Quote(spent, unit, sums, depths, divisions, born, releases, self._sums)
+        return Quote(spent, unit, sums, depths, children, releases, self._sums)
+
+    def _divide(self, divided: IntArray) -> IntArray:
+        """The first child of every part, old and new; only old parts are divided, and only once."""
+        n_parts = len(self._children)
+        if not _are_among(divided, n_parts):
+            raise Refused("a part that is unknown cannot be divided.")
+        if (self._children[divided] != NONE).any() or len(np.unique(divided)) < len(divided):
+            raise Refused("a part is divided once only.")
+        children = np.concatenate([self._children, np.full(2 * len(divided), NONE)])
+        children[divided] = n_parts + 2 * np.arange(len(divided))
+        return children
 
     def _cost(self, epsilons: Sequence[Epsilon], n_parts: int) -> Repeated[Epsilon]:
         """What a release is booked at, exactly."""
@@ -247,69 +244,40 @@ class Ledger:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
         return Repeated([_exact(epsilon) * self._factor for epsilon in prices.items], prices.which)
 
-    def _born(self, divisions: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
-        """The places of new parts; only old parts are divided, and only once."""
-        new = [*chain.from_iterable(divisions.values())]
-        unknown = divisions.keys() - self._place.keys()
-        again = divisions.keys() & self._into.keys()
-        taken = self._place.keys() & set(new)
-        if unknown or again or taken or len(set(new)) < len(new):
-            part = min(unknown | again or divisions.keys())
-            raise Refused(
-                f"part {part} cannot be divided: it is unknown, or divided, or its parts have names taken."
-            )
-        return dict(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
-
-    def _places(self, parts: Iterable[int], born: Mapping[int, int]) -> IntArray:
-        places = [born[part] if part in born else self._place.get(part, NOWHERE) for part in parts]
-        if NOWHERE in places:
-            raise Refused("nothing is released about a part that is unknown.")
-        return np.array(places, dtype=np.int64)
-
-    def _reached(
-        self,
-        parts: Sequence[int],
-        places: IntArray,
-        divisions: Mapping[int, tuple[int, ...]],
-        born: Mapping[int, int],
-    ) -> tuple[IntArray, IntArray]:
-        """The places of all parts that pay for a release about each of `parts`, and for which of them they pay.
-
-        A release about a part is about all that it has been divided into too.
-        """
-        if self._into.keys().isdisjoint(parts) and divisions.keys().isdisjoint(parts):
-            return places, np.arange(len(parts))
-        below: dict[int, IntArray] = {}
-        n_payers = 0
-        for part in parts:
-            if part not in below:
-                below[part] = self._places(_below(part, self._into, divisions), born)
-            n_payers += len(below[part])
-            if n_payers > MOST_PAYERS:
-                raise Refused(
-                    "too many nodes would pay at once; ask about fewer, or before they are divided."
-                )
-        reached = [below[part] for part in parts]
-        return np.concatenate(reached), np.repeat(np.arange(len(parts)), [len(places) for places in reached])
-
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
         if quote.before is not self._sums:
             raise ValueError("something else has been booked since this was quoted")
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
-        self._place.update(quote.born)
-        self._into.update(quote.divisions)
+        self._children = quote.children
         self._releases += quote.releases
 
 
-def _below(part: int, *pieces: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
-    """The part and all that it has been divided into."""
-    stack = [part]
-    while stack:
-        reached = stack.pop()
-        yield reached
-        for division in pieces:
-            stack += division.get(reached, ())
+def _reached(parts: IntArray, children: IntArray) -> tuple[IntArray, IntArray]:
+    """All parts that pay for a release about each of `parts`, and for which of them they pay.
+
+    A release about a part is about all that it has been divided into too.
+    """
+    if (children[parts] == NONE).all():
+        return parts, np.arange(len(parts))
+    below: dict[int, IntArray] = {}
+    n_payers, first = 0, children.tolist()
+    for part in parts.tolist():
+        if part not in below:
+            found = [part]
+            for reached in found:  # which grows meanwhile
+                if first[reached] != NONE:
+                    found += (first[reached], first[reached] + 1)
+            below[part] = np.array(found)
+        n_payers += len(below[part])
+        if n_payers > MOST_PAYERS:
+            raise Refused("too many nodes would pay at once; ask about fewer, or before they are divided.")
+    payers = [below[part] for part in parts.tolist()]
+    return np.concatenate(payers), np.repeat(np.arange(len(parts)), [len(each) for each in payers])
+
+
+def _are_among(parts: IntArray, n: int) -> bool:
+    return not len(parts) or (int(parts.min()) >= 0 and int(parts.max()) < n)
 
 
 def _exact(epsilon: Epsilon) -> Epsilon:

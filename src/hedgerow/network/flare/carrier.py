@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import HedgerowError, InvalidMessage, Refused
-from hedgerow.holder.holder import divisions, prices_of, shape_of
+from hedgerow.holder.holder import quote_of, shape_of
 from hedgerow.messages import (
     Answer,
     Grow,
@@ -132,8 +132,7 @@ class FlareNetwork:
         self.traffic.rounds += 1
         for holder in asked:
             ledger = self.ledgers[holder]
-            parts, division = query.nodes.tolist(), divisions(request.growth)
-            ledger.book(ledger.quote(parts, prices_of(query), division))
+            ledger.book(quote_of(ledger, request.growth, query))
         self._tell(
             Round(
                 number=number,
