@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -13,10 +14,10 @@ from hedgerow.threads import run_all
 
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):
-    threads._pool.cache_clear()
+    threads._helpers.cache_clear()
     monkeypatch.setattr(threads, "n_threads", lambda: 3)
     yield
-    threads._pool.cache_clear()
+    threads._helpers.cache_clear()
 
 
 def test_every_part_is_done_once():
@@ -40,10 +41,32 @@ def test_without_threads_nothing_is_done_not_even_later(monkeypatch):
         run_all(done.append, range(100))
     assert done == []
     monkeypatch.undo()
-    started[0].join(10)  # it gave up waiting for the others, and has nothing to do
-    assert done == []
     run_all(done.append, range(100))
     assert sorted(done) == list(range(100))
+
+
+def test_a_helper_that_does_not_wake_up_is_not_waited_for(monkeypatch):
+    done = []
+    with monkeypatch.context() as asleep:
+        asleep.setattr(threads, "_helpers", lambda _: SimpleQueue())  # where nobody serves
+        run_all(done.append, range(100))
+    assert sorted(done) == list(range(100))
+
+
+def test_the_failure_of_a_helper_is_told():
+    failing = threading.Event()
+
+    def work(part):
+        if threading.current_thread() is threading.main_thread():
+            assert failing.wait(10)
+        else:
+            failing.set()
+            raise IndexError("a helper's")
+
+    for _ in range(3):  # and the helpers go on serving
+        failing.clear()
+        with pytest.raises(IndexError, match="a helper's"):
+            run_all(work, range(3))
 
 
 def test_a_part_that_fails_is_told_when_all_have_stopped():

@@ -1,4 +1,4 @@
-"""Compiled code: the decorator that all kernels share, and fetching rows into the cache ahead of use.
+"""Compiled code: the decorator that all kernels share, fetching rows ahead of use, and sharing work among threads.
 
 Anything may import this module; it imports nothing of Hedgerow.
 """
@@ -51,3 +51,18 @@ def _prefetch_row(typing_context: Any, array: Any, row: Any) -> Any:
 
 
 prefetch_row = cast(Callable[[Any, Any], None], _prefetch_row)
+
+
+@intrinsic
+def _take(typing_context: Any, tickets: Any) -> Any:
+    """take(tickets): the number in `tickets` [1], which is one more from then on; no two threads get the same one."""
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.atomic_rmw("add", view.data, context.get_constant(types.int64, 1), "monotonic")
+
+    return types.int64(tickets), generate
+
+
+take = cast(Callable[[Any], int], _take)

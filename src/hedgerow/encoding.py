@@ -53,13 +53,7 @@ class Codes:
         """
         if self.narrow.nbytes + self.wide.nbytes > WORTH_A_COPY:
             return self.narrow.T, self.wide.T
-        narrow, wide = (np.empty(matrix.shape[::-1], matrix.dtype) for matrix in (self.narrow, self.wide))
-
-        def transpose(part: tuple[int, int]) -> None:
-            _transpose(self.narrow, *part, narrow)
-            _transpose(self.wide, *part, wide)
-
-        run_all(transpose, even_parts(self.n_rows, at_least=16_384))
+        narrow, wide = np.ascontiguousarray(self.narrow.T), np.ascontiguousarray(self.wide.T)
         for matrix in (self.narrow, self.wide):  # or a tree could be learned from rows that are gone
             matrix.flags.writeable = False
         return narrow, wide
@@ -619,14 +613,6 @@ def _find(values, ordered, ranks, out):  # type: ignore[no-untyped-def]
             else:
                 high = middle
         out[i] = ranks[low] if ordered[low] == values[i] else n
-
-
-@compiled
-def _transpose(matrix, start, stop, out):  # type: ignore[no-untyped-def]
-    for block in range(start, stop, 64):
-        for column in range(matrix.shape[1]):
-            for row in range(block, min(block + 64, stop)):
-                out[column, row] = matrix[row, column]
 
 
 @compiled

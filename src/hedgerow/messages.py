@@ -264,12 +264,10 @@ def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
     if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
         raise InvalidMessage("a list has distinct items, and which of them stands where.")
     which, distinct = _numbers(value["which"]), value["distinct"]
-    newest = np.maximum.accumulate(which)
-    if not isinstance(distinct, list) or newest[-1] != len(distinct) - 1:
+    if not isinstance(distinct, list) or which.max() != len(distinct) - 1:
         raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
-    in_order = (
-        which[0] == 0 and (newest[1:] - newest[:-1] <= 1).all()
-    )  # so there are no more items than places
+    newest = np.maximum.accumulate(which) if len(distinct) > 1 else which
+    in_order = which[0] == 0 and bool((np.diff(newest) <= 1).all())  # so there are no more items than places
     items = [parse(item) for item in distinct] if in_order else []
     if len(set(items)) < len(distinct):
         raise InvalidMessage("a list has its items once each, in the order in which they are named.")

@@ -42,6 +42,8 @@ class Repeated(Sequence[T], Generic[T]):
     @classmethod
     def of_numbers(cls, numbers: IntArray, item: Callable[[int], T]) -> Repeated[T]:
         """`item(number)` for each number; different numbers make different items."""
+        if len(numbers) and (numbers == numbers[0]).all():
+            return cls.one(item(int(numbers[0])), len(numbers))
         _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))
         return cls([item(number) for number in numbers[np.sort(first)].tolist()], rank[which.ravel()])

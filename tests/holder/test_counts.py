@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow import Categorical, InvalidTable, Numeric, Schema
+from hedgerow import threads as threads_module
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.encoding import Codes, encode
 from hedgerow.holder import counts as counts_module
@@ -71,8 +72,8 @@ def all_numeric(schema):
 def histograms(grouped, nodes):
     nodes = np.array(nodes, dtype=np.int64)
     out = np.full((len(nodes), *grouped._store.shape[1:]), -1)
-    for here, found in grouped.histograms(nodes):
-        out[here] = found
+    for here, store, rows in grouped.histograms(nodes):
+        out[here] = store[rows]
     return out
 
 
@@ -112,9 +113,13 @@ def assert_all_counts_are_right(rows, grouped, leaves, members):
 
 @pytest.fixture(params=[1, 2, 5], ids=lambda n: f"{n} threads")
 def threads(request, monkeypatch):
-    monkeypatch.setattr(counts_module, "n_threads", lambda: request.param)
-    monkeypatch.setattr(counts_module, "ROWS_WORTH_A_THREAD", 1)
-    return request.param
+    for module in (counts_module, threads_module):
+        monkeypatch.setattr(module, "n_threads", lambda: request.param)
+    for size in ("ROWS_TO_COUNT", "ROWS_TO_PARTITION", "CELLS_WORTH_A_THREAD"):
+        monkeypatch.setattr(counts_module, size, 1)
+    threads_module._helpers.cache_clear()
+    yield request.param
+    threads_module._helpers.cache_clear()
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 7, 3_000])
@@ -176,7 +181,9 @@ def test_counting_without_subtraction_gives_the_same(monkeypatch):
         rows = Rows(10)
         grouped = rows.grouped()
         if not subtract:
-            monkeypatch.setattr(GroupedRows, "_by_subtraction", lambda _, new: np.zeros(len(new), dtype=bool))
+            monkeypatch.setattr(
+                GroupedRows, "_by_subtraction", lambda _, new, __: np.zeros(len(new), dtype=bool)
+            )
         found = [histograms(grouped, leaves) for leaves, _ in grow(rows, grouped, n_waves=5)]
         results.append(found)
     assert all((a == b).all() for a, b in zip(*results, strict=True))
@@ -230,7 +237,7 @@ def test_counts_that_failed_are_made_anew(monkeypatch, n_histograms):
     grouped._store[:] = 77
     for leaves, members in grow(rows, grouped, n_waves=3):
         with monkeypatch.context() as broken:
-            broken.setattr(counts_module, "run_all", fail)
+            broken.setattr(counts_module, "share", fail)
             with pytest.raises(MemoryError):
                 histograms(grouped, leaves)
         assert_all_counts_are_right(rows, grouped, leaves, members)
@@ -265,18 +272,18 @@ def test_many_nodes_are_counted_in_one_pass(threads):
 def test_threads_that_share_a_node_never_write_to_the_same_histogram(monkeypatch):
     rows = Rows(17, 1_000)
     monkeypatch.setattr(counts_module, "n_threads", lambda: 4)
-    monkeypatch.setattr(counts_module, "ROWS_WORTH_A_THREAD", 1)
-    count, spares = counts_module._count, {}
+    monkeypatch.setattr(counts_module, "ROWS_TO_COUNT", 1)
+    monkeypatch.setattr(counts_module, "TURNS", 1)
+    add, spares = counts_module._add_spare, []
 
-    def recorded(*arguments):
-        begin, spare = arguments[6], arguments[-1]
-        count(*arguments)
-        spares[begin] = int(spare.sum())
+    def recorded(store, targets, parts, spare):
+        spares.extend(spare.sum(axis=(1, 2)).tolist())
+        add(store, targets, parts, spare)
 
-    monkeypatch.setattr(counts_module, "_count", recorded)
+    monkeypatch.setattr(counts_module, "_add_spare", recorded)
     assert (histograms(rows.grouped(), [0])[0] == rows.histogram(np.arange(1_000))).all()
-    # The first thread counts into the node's own histogram, the others' 250 rows x 5 columns are apart.
-    assert spares == {0: 0, 250: 1_250, 500: 1_250, 750: 1_250}
+    # The first part is counted into the node's own histogram, the others' 250 rows x 5 columns are apart.
+    assert spares == [0, 1_250, 1_250, 1_250]
 
 
 @pytest.mark.parametrize("row", [0, 255, 256, 999])
@@ -322,7 +329,8 @@ def test_scores_are_minus_the_impurity_of_both_sides(criterion):
     rows = Rows(16, 500)
     grouped = rows.grouped()
     for leaves, members in grow(rows, grouped, n_waves=2):
-        scores = grouped.scores(histograms(grouped, leaves).astype(np.int32), criterion)
+        [(_, store, where)] = grouped.histograms(np.array(leaves))
+        scores = grouped.scores(store, where, criterion)
         assert scores.shape == (len(leaves), len(rows.schema.splits))
         for node, found in zip(leaves, scores, strict=True):
             cells = np.array([rows.cells(members[node], s) for s in range(len(rows.schema.splits))])

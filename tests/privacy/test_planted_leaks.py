@@ -65,8 +65,8 @@ class Leak:
 
 
 def scores_of(rows: GroupedRows, criterion: Criterion) -> NDArray[np.float64]:
-    [(_, histograms)] = rows.histograms(NODE)
-    return rows.scores(histograms, criterion)
+    [(_, store, where)] = rows.histograms(NODE)
+    return rows.scores(store, where, criterion)
 
 
 def asked(

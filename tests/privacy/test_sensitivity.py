@@ -60,7 +60,8 @@ def scores(sides: Counts, criterion: Criterion) -> NDArray[np.float64]:
     """V of class counts [table, side x class], as the holder computes it."""
     rows = two_sided(sides.shape[1] // 2)
     by_class = sides.reshape(len(sides), 2, -1).swapaxes(1, 2)
-    return rows.scores(np.ascontiguousarray(by_class, dtype=np.int32), criterion)[:, 0]
+    store = np.ascontiguousarray(by_class, dtype=np.int32)
+    return rows.scores(store, np.arange(len(store)), criterion)[:, 0]
 
 
 # ---- The weighted impurity F -----------------------------------------------------------------------------------

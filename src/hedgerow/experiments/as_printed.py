@@ -244,8 +244,8 @@ def _report_noisy_max(entities: Entities, rows: GroupedRows, nodes: IntArray, al
     counts = rows.label_counts(nodes)
     m = counts.sum(axis=1)
     gains = np.empty((len(nodes), len(rows.schema.splits)))
-    for here, histograms in rows.histograms(nodes):
-        gains[here] = rows.scores(histograms, Criterion.entropy)
+    for here, store, where in rows.histograms(nodes):
+        gains[here] = rows.scores(store, where, Criterion.entropy)
     impurities = weighted_impurities(counts, Criterion.entropy)
     gains = (gains + impurities[:, None]) / np.maximum(m, 1)[:, None]
     splits, noisy = _best(gains + entities.laplace(selection_scale(m, alpha), gains.shape[1]))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
 from hedgerow.encoding import Codes
-from hedgerow.holder.counts import NONE, ROOT, Counts, GroupedRows, IntArray, partition_by, put_back
+from hedgerow.holder.counts import NONE, ROOT, Counts, GroupedRows, IntArray, partition_by
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree
 
@@ -130,9 +130,9 @@ class RepeatedRows(GroupedRows):
             sibling = ((node - 1) ^ 1) + 1
             self._counts[sibling] = self._counts[self._parents[node]] - self._counts[node]
 
-    def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts]]:
+    def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts, IntArray]]:
         """See `GroupedRows.histograms`."""
-        yield np.arange(len(nodes)), self._counts[nodes]
+        yield np.arange(len(nodes)), self._counts, nodes
 
     def cells(self, nodes: IntArray, splits: IntArray) -> IntArray:
         """See `GroupedRows.cells`."""
@@ -201,7 +201,7 @@ def _split(
             n_left = partition_by(wide_columns[column], order, bits, start, stop, span, scratch)
         else:
             n_left = partition_by(narrow_columns[column], order, bits, start, stop, span, scratch)
-        put_back(scratch, start, stop, n_left, start, start + n_left, order)
+        order[start + n_left : stop] = scratch[start : stop - n_left]
         left, right = first + 2 * i, first + 2 * i + 1
         spans[left, 0], spans[left, 1] = start, start + n_left
         spans[right, 0], spans[right, 1] = start + n_left, stop

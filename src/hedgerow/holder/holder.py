@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
@@ -141,8 +142,9 @@ class Holder:
         if growth.first != n_nodes:
             raise Refused(f"the next node is number {n_nodes}, not {growth.first}.")
         _check_known(nodes, n_nodes)
-        if len(again := nodes[(self._paths.split[nodes] != NONE) | (_earlier(nodes) > 0)]):
-            raise Refused(f"node {again.min()} is split already.")
+        times = np.bincount(nodes, minlength=n_nodes)
+        if len(again := np.flatnonzero(times > (self._paths.split == NONE))):
+            raise Refused(f"node {again[0]} is split already.")
         if self._depth[nodes].max() >= MOST_DEPTH:
             raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
         if n_nodes + 2 * len(nodes) > MOST_NODES:
@@ -225,12 +227,11 @@ class Holder:
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
         chosen = np.empty(len(query.nodes), dtype=np.int64)
-        for batch, histograms in self._rows.histograms(query.nodes):
-            scores = self._rows.scores(histograms, numbers[batch])
+        for batch, store, rows in self._rows.histograms(query.nodes):
+            scores = self._rows.scores(store, rows, numbers[batch])
             undecided = self._paths.undecided(query.nodes[batch])
             if math.inf in epsilons.items:
-                scores[~undecided] = -math.inf
-                chosen[batch] = scores.argmax(axis=1)
+                chosen[batch] = _best(scores, undecided)
                 continue
             fixed = to_fixed_point(scores)
             for criterion in set(criteria.items):
@@ -271,6 +272,18 @@ class Holder:
         return _mixed(
             self._path[nodes], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
         )
+
+
+@compiled
+def _best(scores: NDArray[np.float64], undecided: NDArray[np.bool_]) -> IntArray:
+    """The first undecided split of the highest score: [node]."""
+    best = np.empty(len(scores), np.int64)
+    for i in range(len(scores)):
+        highest = -np.inf
+        for s in range(scores.shape[1]):
+            if undecided[i, s] and scores[i, s] > highest:
+                best[i], highest = s, scores[i, s]
+    return best
 
 
 def _fraction(epsilon: Epsilon) -> Fraction:

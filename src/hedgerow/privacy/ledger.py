@@ -228,7 +228,7 @@ class Ledger:
         n_parts = len(self._children)
         if not _are_among(divided, n_parts):
             raise Refused("a part that is unknown cannot be divided.")
-        if (self._children[divided] != NONE).any() or len(np.unique(divided)) < len(divided):
+        if (self._children[divided] != NONE).any() or np.bincount(divided).max(initial=0) > 1:
             raise Refused("a part is divided once only.")
         children = np.concatenate([self._children, np.full(2 * len(divided), NONE)])
         children[divided] = n_parts + 2 * np.arange(len(divided))
