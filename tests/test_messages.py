@@ -137,6 +137,8 @@ def array(values: list[Any], shape: list[int] | None = None) -> dict[str, Any]:
 
 
 def listed(*items: Any, which: list[int] | None = None) -> dict[str, Any]:
+    if which is None and len(items) == 1:
+        return {"distinct": list(items), "which": 1}
     return {"distinct": list(items), "which": array(list(range(len(items))) if which is None else which)}
 
 
@@ -255,7 +257,20 @@ INVALID: dict[str, tuple[Any, str]] = {
     "an unknown criterion": (only(nomination(criteria=listed("luck"))), "criterion is one of"),
     "a criterion that is a number": (only(nomination(criteria=listed(0))), "criterion is one of"),
     "a selector with a capital": (only(nomination(selector="Exponential")), "expected text"),
-    "a list that names what it lacks": (only(query(epsilons=listed("1", which=[0, 1]))), "does not have"),
+    "a list that names what it lacks": (only(query(epsilons=listed("1", "2", which=[0, 2]))), "does not have"),
+    "a list of one item with its places": (only(query(epsilons=listed("1", which=[0, 0]))), "expected a number"),
+    "a list of one item that stands nowhere": (
+        only(query(epsilons={"distinct": ["1"], "which": 0})),
+        "expected a number",
+    ),
+    "a list that would fill the memory": (
+        only(query(epsilons={"distinct": ["1"], "which": MOST_NODES + 1})),
+        "expected a number",
+    ),
+    "a list of two items with a number of places": (
+        only(query(epsilons={"distinct": ["1", "2"], "which": 2})),
+        "an array has",
+    ),
     "a list with an item too many": (only(query(epsilons=listed("1", "2", which=[0, 0]))), "does not name"),
     "a list with an item twice": (only(query(epsilons=listed("1", "1"))), "once each"),
     "a list of more items than places": (only(query(epsilons=listed("x", "y", "z", which=[0, 2]))), "once each"),

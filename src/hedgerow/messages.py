@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 def _plain_list(values: Repeated[Any]) -> dict[str, Any]:
     texts = [item.name if isinstance(item, Criterion) else str(item) for item in values.items]
-    return {"distinct": texts, "which": _plain(values.which)}
+    return {"distinct": texts, "which": len(values) if len(texts) == 1 else _plain(values.which)}
 
 
 # ---- From bytes --------------------------------------------------------------------------------------------
@@ -250,9 +250,9 @@ def _numbers(value: Any) -> IntArray:
     return array
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 < value <= MOST_NUMBER:
-        raise InvalidMessage(f"expected a number from 1 to {MOST_NUMBER}.")
+def _number(value: Any, most: int = MOST_NUMBER) -> int:
+    if type(value) is not int or not 0 < value <= most:
+        raise InvalidMessage(f"expected a number from 1 to {most}.")
     return value
 
 
@@ -263,11 +263,16 @@ def _values(value: Any) -> IntArray:
 def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
     if not isinstance(value, dict) or value.keys() != {"distinct", "which"}:
         raise InvalidMessage("a list has distinct items, and which of them stands where.")
-    which, distinct = _numbers(value["which"]), value["distinct"]
+    distinct = value["distinct"]
+    if isinstance(distinct, list) and len(distinct) == 1:  # and of one item, how often it does
+        return Repeated.one(parse(distinct[0]), _number(value["which"], MOST_NODES))
+    which = _numbers(value["which"])
     if not isinstance(distinct, list) or which.max() != len(distinct) - 1:
         raise InvalidMessage("a list names an item that it does not have, or has one that it does not name.")
-    newest = np.maximum.accumulate(which) if len(distinct) > 1 else which
-    in_order = which[0] == 0 and bool((np.diff(newest) <= 1).all())  # so there are no more items than places
+    newest = np.maximum.accumulate(which)
+    in_order = (
+        which[0] == 0 and (newest[1:] - newest[:-1] <= 1).all()
+    )  # so there are no more items than places
     items = [parse(item) for item in distinct] if in_order else []
     if len(set(items)) < len(distinct):
         raise InvalidMessage("a list has its items once each, in the order in which they are named.")

@@ -24,7 +24,9 @@ from hedgerow.threads import n_threads, share
 IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
-MEMORY = 48 * 2**20  # bytes of histograms that are kept for subtraction
+MEMORY = (
+    31 * 2**20
+)  # bytes of histograms that are kept for subtraction; more would be given back by each fit, and fetched again
 ROWS_TO_COUNT = 8_192  # are worth a part: waking a thread takes as long
 ROWS_TO_PARTITION = 65_536
 CELLS_WORTH_A_THREAD = 2**16
@@ -334,7 +336,7 @@ def _partition(  # type: ignore[no-untyped-def]
 def _join(order, scratch, ranges, parts, n_left):  # type: ignore[no-untyped-def]
     """Put the segments together of nodes that several parts share: left rows, then right rows, in order."""
     for i in range(len(ranges)):
-        left = ranges[i, 0]
+        put = ranges[i, 0]
         for side in range(2):
             for p in range(len(parts)):
                 first, last, begin, end = parts[p]
@@ -347,8 +349,8 @@ def _join(order, scratch, ranges, parts, n_left):  # type: ignore[no-untyped-def
                 n_rows = n_left[p, i] if side == 0 else stop - start - n_left[p, i]
                 source = order if side == 0 else scratch
                 for j in range(n_rows):  # left rows move to the front, where nothing is lost
-                    order[left + j] = source[start + j]
-                left += n_rows
+                    order[put + j] = source[start + j]
+                put += n_rows
 
 
 @compiled
@@ -381,7 +383,9 @@ def _add_rows(codes, order, bits, start, stop, offsets, histogram):  # type: ign
     known = np.uint64(max(start, stop - AHEAD))
     for j in range(np.uint64(start), np.uint64(stop)):
         if j < known:
-            prefetch_row(codes, np.int64(np.uint64(order[j + ahead]) >> bits))
+            coming = np.int64(np.uint64(order[j + ahead]) >> bits)
+            prefetch_row(codes, coming)
+            prefetch_row(codes, coming + 1)  # where it ends, which may be another line of the cache
         entry = np.uint64(order[j])
         row, of_class = entry >> bits, histogram[entry & labels]
         for f in range(n_columns):
