@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hedgerow import Categorical, Numeric, PrivateTreeClassifier, Schema
 from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.learner.topdown import top_down
 from hedgerow.network.local import LocalNetwork
 
 ROUNDING = 1e-12
@@ -121,6 +122,27 @@ def test_a_larger_table_gives_the_same_tree_both_ways(made_up, max_splits):
     expected = algorithm_1(made, max_splits=max_splits)
     assert waves(made, max_splits=max_splits) == expected
     assert n_splits(expected) == max_splits
+
+
+def test_sparing_waves_evaluate_less_in_as_many_rounds(made_up, monkeypatch):
+    made, opened, trees = made_up(12, 20_000, 3, 8), [], []
+    for sparing in (True, False):
+
+        def counted(growth, evaluate, open_children, max_splits, _, sparing=sparing):
+            waves = []
+
+            def open_them(nodes):
+                waves.append(len(nodes))
+                return open_children(nodes)
+
+            top_down(growth, evaluate, open_them, max_splits, sparing)
+            opened.append(waves)
+
+        monkeypatch.setattr("hedgerow.learner.coordinator.top_down", counted)
+        trees.append(waves(made, max_splits=400))
+    assert trees[0] == trees[1]
+    assert sum(opened[0]) < 0.85 * sum(opened[1])
+    assert len(opened[0]) <= len(opened[1]) + 1
 
 
 def test_the_weight_floor_keeps_light_nodes_whole(made_up):

@@ -69,7 +69,9 @@ class Coordinator:
         """Grow a tree as `plan` says, then label its leaves; the plan comes back with its reasons."""
         study = _Study(self._network, schema, plan)
         study.count_all()
-        top_down(study.growth, study.evaluate, study.open_children, plan.max_splits)
+        # What a private study has evaluated is paid for, and decides what is left for the labels.
+        sparing = math.isinf(plan.epsilon)
+        top_down(study.growth, study.evaluate, study.open_children, plan.max_splits, sparing)
         study.label()
         return study.finish(), study.plan
 

@@ -22,6 +22,7 @@ from hedgerow.repeated import IntArray
 FloatArray = NDArray[np.float64]
 
 NONE = -1
+WORTH_A_ROUND = 32  # nodes
 ROUNDING = 1e-12  # a gain below this is the rounding error of an impurity
 
 
@@ -115,13 +116,13 @@ def top_down(
     evaluate: Callable[[IntArray], None],
     open_children: Callable[[IntArray], IntArray],
     max_splits: int,
-    at_once: int | None = None,
+    sparing: bool = False,
 ) -> None:
     """Grow the tree, best first, until no leaf is wanted or `max_splits` are made.
 
     `evaluate` gives nodes a split and a gain, and says whether they are `wanted` in the queue;
-    `open_children` makes the children of nodes that have been evaluated. A wave opens at most `at_once` nodes: where
-    rounds cost little, fewer nodes are evaluated in vain.
+    `open_children` makes the children of nodes that have been evaluated. A sparing wave leaves half of the splits that
+    are still to be made to nodes that it makes known: as many rounds, and fewer nodes are evaluated in vain.
     """
     evaluate(np.array([ROOT]))
     while True:
@@ -129,10 +130,12 @@ def top_down(
         chosen = _best_first(
             known["gain"], known["wanted"], known["depth"], known["parent"], known["child"], max_splits
         )
-        wave = chosen[known["child"][chosen] == NONE][:at_once]
+        wave = chosen[known["child"][chosen] == NONE]
         if not len(wave):
             known["is_split"][chosen] = True
             return
+        if sparing:
+            wave = wave[: max(WORTH_A_ROUND, (max_splits - len(chosen) + len(wave)) // 2)]
         evaluate(open_children(wave).ravel())
 
 
