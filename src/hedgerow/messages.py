@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgpack
@@ -28,6 +29,7 @@ VERSION = 1
 MOST_NODES = 2**20  # of one message
 MOST_BYTES = 2**28
 MOST_NUMBER = 2**53
+NO_EPSILON = 'an epsilon is a positive fraction such as "3/40", or "inf".'
 MOST_DIGITS = 1000  # of an epsilon; a price has some 13 more than the epsilon that it is a share of
 
 
@@ -285,11 +287,18 @@ def _epsilons(value: Any) -> Repeated[Epsilon]:
 
 def parse_epsilon(text: Any) -> Epsilon:
     """An epsilon from the one form in which messages have it."""
+    if not isinstance(text, str):
+        raise InvalidMessage(NO_EPSILON)
+    return _epsilon(text)
+
+
+@lru_cache(maxsize=1024)  # requests repeat a few prices
+def _epsilon(text: str) -> Epsilon:
     if text == "inf":
         return math.inf
     number = rf"[1-9][0-9]{{0,{MOST_DIGITS - 1}}}"
-    if not isinstance(text, str) or not re.fullmatch(f"{number}(/{number})?", text, re.ASCII):
-        raise InvalidMessage('an epsilon is a positive fraction such as "3/40", or "inf".')
+    if not re.fullmatch(f"{number}(/{number})?", text, re.ASCII):
+        raise InvalidMessage(NO_EPSILON)
     epsilon = Fraction(text)
     if str(epsilon) != text:
         raise InvalidMessage("an epsilon is a fraction in lowest terms.")

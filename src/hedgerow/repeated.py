@@ -44,9 +44,9 @@ class Repeated(Sequence[T], Generic[T]):
         """`item(number)` for each number; different numbers make different items."""
         if len(numbers) and (numbers == numbers[0]).all():
             return cls.one(item(int(numbers[0])), len(numbers))
-        _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        return cls([item(number) for number in numbers[np.sort(first)].tolist()], rank[which.ravel()])
+        place: dict[int, int] = {}
+        which = [place.setdefault(number, len(place)) for number in numbers.tolist()]
+        return cls([item(number) for number in place], np.array(which, dtype=np.int64))
 
     @classmethod
     def one(cls, item: T | Repeated[T], n: int) -> Repeated[T]:

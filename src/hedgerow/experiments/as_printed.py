@@ -179,7 +179,7 @@ PRIVATE_SPLITS: dict[str, PrivateSplit] = {
 def learn(entities: Entities, private_split: PrivateSplit, paper: Paper) -> Tree:
     """Algorithm 1; each leaf has one row of the class that it is labelled with."""
     study = _Study(entities, private_split, paper)
-    top_down(study.growth, study.evaluate, study.open_children, paper.max_splits, AT_ONCE)
+    top_down(study.growth, study.evaluate, study.open_children, paper.max_splits, lambda _: AT_ONCE)
     study.label()
     return assemble(study.growth, entities.schema)
 

@@ -235,15 +235,16 @@ class Holder:
                 continue
             fixed = to_fixed_point(scores)
             for criterion in set(criteria.items):
-                here = batch[numbers[batch] == criterion]
-                sensitivity = score_sensitivity(criterion, n_classes, self._max_rows)
+                mine = np.flatnonzero(numbers[batch] == criterion)
+                which = slice(None) if len(mine) == len(batch) else mine  # all of them are not copied
+                here = batch[which]
                 chosen[here] = selector.select(
-                    fixed[here - batch[0]],
-                    sensitivity,
+                    fixed[which],
+                    score_sensitivity(criterion, n_classes, self._max_rows),
                     epsilons.at(here).map(_fraction),
                     self._noise,
                     keys[here],
-                    undecided[here - batch[0]],
+                    undecided[which],
                 )
         return chosen
 

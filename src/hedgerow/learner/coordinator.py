@@ -12,7 +12,7 @@ from hedgerow.budget import GRAINS, BudgetRule, NodeBudgets, Standing, priced, p
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
 from hedgerow.learner.private_split import PrivateSplit
-from hedgerow.learner.topdown import ROUNDING, Growth, top_down
+from hedgerow.learner.topdown import ROUNDING, Growth, all_of, half_of, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
 from hedgerow.paths import Paths
@@ -70,8 +70,8 @@ class Coordinator:
         study = _Study(self._network, schema, plan)
         study.count_all()
         # What a private study has evaluated is paid for, and decides what is left for the labels.
-        sparing = math.isinf(plan.epsilon)
-        top_down(study.growth, study.evaluate, study.open_children, plan.max_splits, sparing)
+        at_once = half_of if math.isinf(plan.epsilon) else all_of
+        top_down(study.growth, study.evaluate, study.open_children, plan.max_splits, at_once)
         study.label()
         return study.finish(), study.plan
 

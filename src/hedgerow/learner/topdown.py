@@ -111,18 +111,28 @@ class Growth:
         return least
 
 
+def all_of(n_left: int) -> int:
+    """Nothing is held back: the fewest rounds."""
+    return n_left
+
+
+def half_of(n_left: int) -> int:
+    """Half of the splits are left to nodes that the wave makes known: about as many rounds, fewer nodes in vain."""
+    return max(WORTH_A_ROUND, n_left // 2)
+
+
 def top_down(
     growth: Growth,
     evaluate: Callable[[IntArray], None],
     open_children: Callable[[IntArray], IntArray],
     max_splits: int,
-    sparing: bool = False,
+    at_once: Callable[[int], int] = all_of,
 ) -> None:
     """Grow the tree, best first, until no leaf is wanted or `max_splits` are made.
 
     `evaluate` gives nodes a split and a gain, and says whether they are `wanted` in the queue;
-    `open_children` makes the children of nodes that have been evaluated. A sparing wave leaves half of the splits that
-    are still to be made to nodes that it makes known: as many rounds, and fewer nodes are evaluated in vain.
+    `open_children` makes the children of nodes that have been evaluated. With n splits left
+    to make, a wave opens at most `at_once(n)` nodes.
     """
     evaluate(np.array([ROOT]))
     while True:
@@ -134,8 +144,7 @@ def top_down(
         if not len(wave):
             known["is_split"][chosen] = True
             return
-        if sparing:
-            wave = wave[: max(WORTH_A_ROUND, (max_splits - len(chosen) + len(wave)) // 2)]
+        wave = wave[: at_once(max_splits - len(chosen) + len(wave))]
         evaluate(open_children(wave).ravel())
 
 

@@ -21,6 +21,8 @@ _LAST_WORD = np.uint64(2**64 - 1)
 def below(words: NDArray[np.uint64], position: int, bound: int) -> Draw:
     """A uniform integer from 0 to bound - 1, for 1 <= bound < 2**63."""
     size = np.uint64(bound)
+    if size & (size - np.uint64(1)) == 0 and position < len(words):  # a power of two, and no division
+        return np.int64(words[position] & (size - np.uint64(1))), position + 1
     while position < len(words):
         word = words[position]
         position += 1

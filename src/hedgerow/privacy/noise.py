@@ -39,7 +39,7 @@ class Tape:
     def __init__(self, source: Callable[[int, int], NDArray[np.uint64]], first: int) -> None:
         self._source = source
         self._first = self._written = first
-        self.words = source(0, first)
+        self.words = source(0, first).copy()  # writable like all later ones: one compiled sampler for all
         self.position = 0
 
     def extend(self) -> None:
@@ -263,7 +263,7 @@ class _SecureTapes(threading.local):
 
     def current(self) -> Tape:
         if self.tape is None or self.process != os.getpid():
-            self.tape = Tape(_secure_words, first=8192)
+            self.tape = Tape(_secure_words, first=32_768)
             self.process = os.getpid()
         return self.tape
 
@@ -280,8 +280,7 @@ def _secure_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001
     import ssl  # late: simulations do without it
 
     # OpenSSL's generator is seeded and reseeded by the operating system's, safe to fork, and 16 times as fast.
-    # Through a bytearray the words are writable, like those of any other tape: one compiled sampler for all.
-    return np.frombuffer(bytearray(ssl.RAND_bytes(8 * count)), dtype=np.uint64)
+    return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
 
 
 # ---- Philox4x32-10 -------------------------------------------------------------------------------------------
