@@ -124,4 +124,5 @@ def rounding_error(n_classes: int, max_rows: int) -> float:
 
 def to_fixed_point(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Scores in units of 2**-10, rounded down."""
-    return np.floor(scores * 2.0**FRACTION_BITS).astype(np.int64)
+    units = scores * 2.0**FRACTION_BITS
+    return np.floor(units, out=units).astype(np.int64)
