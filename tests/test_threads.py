@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from queue import SimpleQueue
@@ -43,6 +44,21 @@ def test_without_threads_nothing_is_done_not_even_later(monkeypatch):
     monkeypatch.undo()
     run_all(done.append, range(100))
     assert sorted(done) == list(range(100))
+
+
+def test_no_part_is_lost_and_no_helper_either_when_they_race(monkeypatch):
+    interval = sys.getswitchinterval()
+    deaths = []
+    monkeypatch.setattr(threading, "excepthook", deaths.append)
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20_000):
+            done = []
+            run_all(done.append, range(3))
+            assert sorted(done) == [0, 1, 2]
+    finally:
+        sys.setswitchinterval(interval)
+    assert not deaths
 
 
 def test_a_helper_that_does_not_wake_up_is_not_waited_for(monkeypatch):

@@ -77,9 +77,10 @@ class _Job(Generic[T]):
     def help_out(self) -> None:
         while True:
             with self._taking:
-                if not self._waiting:
+                try:
+                    part = self._waiting.popleft()
+                except IndexError:
                     return
-                part = self._waiting.popleft()
                 self._begun += 1
             try:
                 self._task(part)
@@ -100,7 +101,7 @@ class _Job(Generic[T]):
         finally:
             with self._taking:
                 self._waiting.clear()
-            failures = [failure for _ in range(self._begun) if (failure := self._ended.get())]
+            failures = [failure for _ in range(self._begun) if (failure := self._ended.get()) is not None]
         for failure in failures:
             raise failure
 

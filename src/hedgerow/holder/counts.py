@@ -24,9 +24,9 @@ from hedgerow.threads import n_threads, share
 IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
 
-MEMORY = (
-    31 * 2**20
-)  # bytes of histograms that are kept for subtraction; more would be given back by each fit, and fetched again
+# Bytes of histograms that are kept for subtraction. The C library hands 32 MB or more back to the system at once,
+# and the next fit would wait for new pages.
+MEMORY = 31 * 2**20
 ROWS_TO_COUNT = 8_192  # are worth a part: waking a thread takes as long
 ROWS_TO_PARTITION = 65_536
 CELLS_WORTH_A_THREAD = 2**16
@@ -251,7 +251,7 @@ def _sibling(nodes: IntArray) -> IntArray:
 
 @compiled
 def _parts(ranges, at_least, most):  # type: ignore[no-untyped-def]
-    """Ranges of rows cut into parts of `at_least` so many rows, `most` of them, equal in rows, that threads take in turn.
+    """Ranges of rows cut into at most `most` parts, equal in rows, of `at_least` so many: threads take them in turn.
 
     A part (first, last, begin, end) is ranges first..last, of which the first starts at `begin` and the last stops
     at `end`.
