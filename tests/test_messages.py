@@ -311,8 +311,16 @@ def test_anything_else_is_refused_with_a_reason(what: str) -> None:
         (b"\x91" * 100_000 + b"\x00", "not a message"),  # nested without end
         (b"\xdd\xff\xff\xff\xff", "not a message"),  # a list of four billion
         (b"\xc7\x00\x05" * 3, "not a message"),  # an extension
-        (msgpack.packb(request()).replace(b"\xa7version\x01", b"\xa7version\xcc\x01"), "one form only"),
-        (msgpack.packb(request()).replace(b"\x86\xa7version\x01", b"\x87\xa7version\x01\xa7version\x01"), "one form"),
+        (msgpack.packb(request()).replace(b"\xa7version\x02", b"\xa7version\xcc\x02"), "one form only"),
+        (msgpack.packb(request()).replace(b"\x86\xa7version\x02", b"\x87\xa7version\x02\xa7version\x02"), "one form"),
+        (msgpack.packb({"kind": "Request"} | request()), "one form only"),
+        (msgpack.packb(without(request(), "version") | {"version": VERSION}), "one form only"),
+        (msgpack.packb(only(query(nodes=dict(reversed(array([0, 1]).items()))))), "one form only"),
+        (msgpack.packb(only(query() | {"epsilons": dict(reversed(listed("1", "2").items()))})), "one form only"),
+        (msgpack.packb([{}] * 1000), "not a message"),  # sixty-four bytes of memory for one of the message's
+        (msgpack.packb([[]] * 1000), "not a message"),
+        (msgpack.packb([1] * (MOST_NODES + 1)), "not a message"),
+        (msgpack.packb(dict.fromkeys(map(str, range(33)))), "not a message"),
     ],
 )  # fmt: skip
 def test_bytes_that_are_no_message_are_refused(data: bytes, reason: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
+import weakref
 from queue import SimpleQueue
 
+import numpy as np
 import pytest
 
 from hedgerow import threads
@@ -67,6 +70,46 @@ def test_a_helper_that_does_not_wake_up_is_not_waited_for(monkeypatch):
         asleep.setattr(threads, "_helpers", lambda _: SimpleQueue())  # where nobody serves
         run_all(done.append, range(100))
     assert sorted(done) == list(range(100))
+
+
+def test_an_interrupted_wait_goes_on_until_the_helpers_have_stopped(monkeypatch):
+    """Or they would write to arrays that their caller has long given to others."""
+    threads._helpers(os.getpid())
+    interrupts, running, helped = [1, 2, 3], set(), threading.Event()
+
+    class Interrupting(SimpleQueue):
+        def get(self, *args, **options):
+            if interrupts:
+                interrupts.pop()
+                raise KeyboardInterrupt
+            return super().get(*args, **options)
+
+    def work(part):
+        if threading.current_thread() is threading.main_thread():
+            assert helped.wait(10)
+            return
+        running.add(part)
+        helped.set()
+        time.sleep(0.2)
+        running.remove(part)
+
+    monkeypatch.setattr(threads, "SimpleQueue", Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        run_all(work, range(2))
+    assert not running
+    assert not interrupts
+
+
+def test_a_job_that_nobody_fetches_keeps_nothing_alive(monkeypatch):
+    queue, table = SimpleQueue(), np.zeros(10)
+    known = weakref.ref(table)
+    with monkeypatch.context() as asleep:
+        asleep.setattr(threads, "_helpers", lambda _: queue)
+        run_all(lambda part, table=table: table.sum() + part, range(2))
+    del table
+    assert queue.qsize() == 2 - 1
+    assert known() is None
+    queue.get()()  # and finds nothing to do
 
 
 def test_the_failure_of_a_helper_is_told():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count
 from typing import Any, TypeVar
 
 import msgpack
@@ -25,8 +26,9 @@ from hedgerow.repeated import Epsilon, IntArray, Repeated
 T = TypeVar("T")
 
 ROOT = 0
-VERSION = 1
+VERSION = 2
 MOST_NODES = 2**20  # of one message
+MOST_PARTS = 32  # maps and lists: each takes many times the memory of its bytes
 MOST_BYTES = 2**28
 MOST_NUMBER = 2**53
 NO_EPSILON = 'an epsilon is a positive fraction such as "3/40", or "inf".'
@@ -182,16 +184,30 @@ def from_bytes(data: bytes) -> Message:
     """Parse a message; raises `InvalidMessage` with the reason, and builds nothing, if it is not one."""
     if len(data) > MOST_BYTES:
         raise InvalidMessage(f"a message has at most {MOST_BYTES} bytes.")
+    met = count(1)
+
+    def check(part: Any) -> Any:
+        if next(met) > MOST_PARTS:
+            raise InvalidMessage(f"a message has at most {MOST_PARTS} maps and lists.")
+        return part
+
+    limits = {"max_ext_len": 0, "max_array_len": MOST_NODES, "max_map_len": MOST_PARTS}
+    hooks = {"object_hook": check, "list_hook": check}
     try:
-        plain = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
+        plain = msgpack.unpackb(data, raw=False, strict_map_key=True, **limits, **hooks)
     except Exception as error:  # msgpack raises half a dozen kinds
         raise InvalidMessage(f"not a message: {type(error).__name__}.") from error
-    if not isinstance(plain, dict) or type(plain.get("version")) is not int or plain["version"] != VERSION:
+    if (
+        not isinstance(plain, dict)
+        or type(plain.get("version")) is not int
+        or plain.pop("version") != VERSION
+    ):
         raise InvalidMessage(f"not a message of version {VERSION}.")
-    if msgpack.packb(plain) != data:  # a field twice, or a number in more bytes than it needs
-        raise InvalidMessage("a message has one form only, and this is another.")
-    del plain["version"]
     message: Message = _built(plain, (Request, Answer, Refusal))
+    if (
+        to_bytes(message) != data
+    ):  # a field twice, fields in another order, a number in more bytes than it needs
+        raise InvalidMessage("a message has one form only, and this is another.")
     return message
 
 

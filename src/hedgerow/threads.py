@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Generic, TypeVar
 
@@ -41,17 +42,17 @@ def _helpers(process: int) -> SimpleQueue[Callable[[], None]]:  # noqa: ARG001 -
     return jobs
 
 
+# A child in a process namespace of its own may have its parent's number.
+os.register_at_fork(after_in_child=_helpers.cache_clear)
+
+
 def run_all(task: Callable[[T], object], parts: Sequence[T]) -> None:
     """Run `task` on every part and wait; threads, of which the caller's is one, take the next part in turn."""
     if len(parts) == 1:
         task(parts[0])
         return
-    job = _Job(task, parts)
     # Keyed by process: a forked child inherits the queue but none of the threads.
-    helpers = _helpers(os.getpid())
-    for _ in range(min(n_threads(), len(parts)) - 1):
-        helpers.put(job.help_out)
-    job.finish()
+    _Job(task, parts).run(_helpers(os.getpid()), min(n_threads(), len(parts)) - 1)
 
 
 def share(kernel: Callable[[NDArray[np.int64]], object], n_parts: int) -> None:
@@ -68,42 +69,54 @@ class _Job(Generic[T]):
     """Parts of which some are done by the caller, and some by whoever helps out."""
 
     def __init__(self, task: Callable[[T], object], parts: Sequence[T]) -> None:
-        self._task = task
+        self._task: Callable[[T], object] | None = task
         self._waiting = deque(parts)
-        self._begun = 0  # by helpers
         self._taking = Lock()
-        self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        # By helpers: how many parts were begun, how those ended, and a word each time that one did.
+        self._begun = 0
+        self._outcomes: list[BaseException | None] = []
+        self._ended: SimpleQueue[None] = SimpleQueue()
 
-    def help_out(self) -> None:
-        while True:
-            with self._taking:
-                try:
-                    part = self._waiting.popleft()
-                except IndexError:
-                    return
-                self._begun += 1
-            try:
-                self._task(part)
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                self._ended.put(error)
-            else:
-                self._ended.put(None)
-
-    def finish(self) -> None:
-        """Do what is left, and wait for the helpers that have begun; one that has not woken up yet is not missed."""
+    def run(self, helpers: SimpleQueue[Callable[[], None]], n_helpers: int) -> None:
+        """Do the parts, and wait for helpers that have begun one; who has not woken up yet is not missed."""
         try:
-            while True:
-                try:
-                    part = self._waiting.popleft()
-                except IndexError:
-                    break
-                self._task(part)
+            for _ in range(n_helpers):
+                helpers.put(self._help_out)
+            while found := self._take():
+                found[0](found[1])
         finally:
-            with self._taking:
-                self._waiting.clear()
-            failures = [failure for _ in range(self._begun) if (failure := self._ended.get()) is not None]
-        for failure in failures:
-            raise failure
+            interrupts: list[BaseException | None] = []
+            while True:  # whatever comes: a helper that was left alone would write to arrays in use
+                try:
+                    with self._taking:
+                        self._waiting.clear()
+                        self._task = None  # nor keep them alive, should it wake up much later
+                    while len(self._outcomes) < self._begun:
+                        with suppress(Empty):
+                            self._ended.get(timeout=0.1)
+                    break
+                except KeyboardInterrupt as interrupt:
+                    interrupts.append(interrupt)
+        for failure in (*interrupts, *self._outcomes):
+            if failure is not None:
+                raise failure
+
+    def _take(self, begun: int = 0) -> tuple[Callable[[T], object], T] | None:
+        with self._taking:
+            if not self._waiting or self._task is None:
+                return None
+            self._begun += begun
+            return self._task, self._waiting.popleft()
+
+    def _help_out(self) -> None:
+        while found := self._take(begun=1):
+            try:
+                found[0](found[1])
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                self._outcomes.append(error)
+            else:
+                self._outcomes.append(None)
+            self._ended.put(None)
 
 
 def even_parts(n: int, at_least: int = 1) -> list[tuple[int, int]]:

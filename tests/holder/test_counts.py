@@ -243,6 +243,21 @@ def test_counts_that_failed_are_made_anew(monkeypatch, n_histograms):
         assert_all_counts_are_right(rows, grouped, leaves, members)
 
 
+@pytest.mark.parametrize("step", ["share", "_join"])
+def test_rows_whose_partition_was_interrupted_are_not_counted(monkeypatch, threads, step):
+    if step == "_join" and threads == 1:
+        pytest.skip("there is nothing to join")
+    rows = Rows(21)
+    grouped = rows.grouped()
+    with monkeypatch.context() as broken:
+        broken.setattr(counts_module, step, fail)
+        with pytest.raises(MemoryError):
+            grouped.split(np.array([0]), np.array([2]))
+    for count in (grouped.label_counts, grouped.columns):
+        with pytest.raises(IndexError):
+            count(np.array([0]))
+
+
 def fail(*_):
     raise MemoryError
 

@@ -183,6 +183,14 @@ def test_a_choice_and_its_cells_are_paid_for_together(choose: int, count: int) -
     assert (asked.ledger.spent, asked.ledger.entries) == (0, [])
 
 
+def test_rows_belong_to_one_holder() -> None:
+    """A second one would take the first one's nodes for its own, and its account would be of others."""
+    rows = GroupedRows(encode(TABLES["full"][0], SCHEMA), encode_labels(TABLES["full"][1], SCHEMA), SCHEMA)
+    Holder(rows, SeededNoise(1), Ledger(ONE), max_rows=1000)
+    with pytest.raises(ValueError, match="another holder's already"):
+        Holder(rows, SeededNoise(1), Ledger(ONE), max_rows=1000)
+
+
 def test_a_node_is_split_once_and_in_one_way() -> None:
     """Two partitions of the same rows would overlap, and what a row pays would not lie on one path."""
     asked = holder(TABLES["full"])

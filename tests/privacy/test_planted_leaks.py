@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -75,7 +76,7 @@ def asked(
     """What a holder with a (faulty) source of noise answers to a query."""
 
     def release(rows: GroupedRows, neighbours: Neighbours, epsilon: Fraction, seed: int) -> Outcome:
-        holder = Holder(rows, noise(seed), Ledger(epsilon), neighbours.max_rows)
+        holder = Holder(copy(rows), noise(seed), Ledger(epsilon), neighbours.max_rows)
         return tuple(holder.answer(query(epsilon)).ravel().tolist())
 
     return release

@@ -77,11 +77,18 @@ class GroupedRows:
         self._owner = np.full(n_stored, NONE)
         self._row = np.array([NONE])  # [node], of the store
         self._next_row = 0
+        self._is_claimed = False
 
     @property
     def n_rows(self) -> int:
         """Number of rows; private."""
         return len(self._order)
+
+    def claim(self) -> None:
+        """For one holder, once: its account is of the nodes that it has made of these rows itself."""
+        if self._is_claimed:
+            raise ValueError("these rows are another holder's already; group them anew.")
+        self._is_claimed = True
 
     def fingerprint(self) -> str:
         """A hash of the rows with their labels, before any is split; private."""
@@ -92,7 +99,13 @@ class GroupedRows:
 
     def split(self, nodes: IntArray, splits: IntArray) -> None:
         """Partition each node's rows by its split; the children get the next numbers, left before right."""
-        ranges, rules = self._ranges[nodes], self._rules[splits]
+        if not len(nodes):
+            return
+        known, rules = self._ranges, self._rules[splits]
+        ranges = known[nodes]
+        self._ranges = known[
+            :0
+        ]  # until every row is in its place again: what is interrupted cannot be counted
         parts = _parts(ranges, ROWS_TO_PARTITION, self._turns)
         n_left = np.zeros((len(parts), len(nodes)), dtype=np.int64)
         share(
@@ -107,8 +120,8 @@ class GroupedRows:
         middles = ranges[:, 0] + n_left.sum(axis=0)
         edges = np.stack([ranges[:, 0], middles, middles, ranges[:, 1]], axis=1)
         self._parent = np.concatenate([self._parent, np.repeat(nodes, 2)])
-        self._ranges = np.concatenate([self._ranges, edges.reshape(-1, 2)])
         self._row = np.concatenate([self._row, np.full(2 * len(nodes), NONE)])
+        self._ranges = np.concatenate([known, edges.reshape(-1, 2)])
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts, IntArray]]:
         """Batches of (positions in `nodes`, store, rows): the histogram [class, bin] of the i-th is `store[rows[i]]`.
@@ -189,16 +202,17 @@ class GroupedRows:
     def _make(self, counted: IntArray, rest: IntArray, room: IntArray) -> None:
         """Count histograms; those of `rest` are what their siblings leave of their parents', which are lost."""
         parents, room = self._parent[rest], room[: len(counted)]
-        self._row[counted] = room
+        if len(room):
+            self._next_row = int(room[-1]) + 1
         try:
+            self._row[counted] = room
             self._count(counted)
             _subtract(self._store, self._row[parents], self._row[_sibling(rest)])
+            self._owner[room], self._owner[self._row[parents]] = counted, rest
+            self._row[rest], self._row[parents] = self._row[parents], NONE
         except BaseException:  # or what is in the store would be taken for their counts
-            self._row[counted] = self._row[parents] = NONE
+            self._row[counted] = self._row[rest] = self._row[parents] = NONE
             raise
-        self._row[rest], self._row[parents] = self._row[parents], NONE
-        self._owner[room], self._owner[self._row[rest]] = counted, rest
-        self._next_row = int(room[-1]) + 1 if len(room) else self._next_row
 
     def _by_subtraction(self, new: IntArray, is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of the new histograms are quicker made by subtraction from a parent's that nobody asks for."""

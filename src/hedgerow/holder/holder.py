@@ -83,6 +83,7 @@ class Holder:
                 f"the table has more than max_rows={max_rows} rows, the public bound that the noise is made for; "
                 "raise max_rows, or give fewer rows."
             )
+        rows.claim()
         self._rows = rows
         self._noise = noise
         self._max_rows = max_rows
