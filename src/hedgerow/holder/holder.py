@@ -14,7 +14,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
@@ -33,7 +32,7 @@ from hedgerow.messages import (
 from hedgerow.paths import NONE, Paths
 from hedgerow.privacy.ledger import Ledger, Price, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
-from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.privacy.selectors import SELECTORS, best_of
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
@@ -232,7 +231,7 @@ class Holder:
             scores = self._rows.scores(store, rows, numbers[batch])
             undecided = self._paths.undecided(query.nodes[batch])
             if math.inf in epsilons.items:
-                chosen[batch] = _best(scores, undecided)
+                chosen[batch] = best_of(scores, undecided)
                 continue
             fixed = to_fixed_point(scores)
             for criterion in set(criteria.items):
@@ -274,18 +273,6 @@ class Holder:
         return _mixed(
             self._path[nodes], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
         )
-
-
-@compiled
-def _best(scores: NDArray[np.float64], undecided: NDArray[np.bool_]) -> IntArray:
-    """The first undecided split of the highest score: [node]."""
-    best = np.empty(len(scores), np.int64)
-    for i in range(len(scores)):
-        highest = -np.inf
-        for s in range(scores.shape[1]):
-            if undecided[i, s] and scores[i, s] > highest:
-                best[i], highest = s, scores[i, s]
-    return best
 
 
 def _fraction(epsilon: Epsilon) -> Fraction:

@@ -10,11 +10,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
 from hedgerow.privacy.exact import flip_candidates
 from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise
 from hedgerow.repeated import Repeated
@@ -135,8 +136,11 @@ class ReportNoisyMax:
         """See `Selector.select`."""
         epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
         if isinstance(noise, NoNoise):
-            return _best(scores, among)
-        return _best(noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys), among)
+            noisy = scores
+        else:
+            noisy = noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys)
+        chosen: NDArray[np.int64] = best_of(noisy, among)
+        return chosen
 
 
 SELECTORS: dict[str, Selector] = {
@@ -175,10 +179,15 @@ def _checked(
     return epsilons, candidates
 
 
-def _best(scores: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
-    worst = np.iinfo(np.int64).min
-    best: NDArray[np.int64] = np.where(candidates, scores, worst).argmax(axis=1).astype(np.int64)
-    return best  # the first of equals
+@compiled
+def best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The candidate of the highest score, the first of equals: [node]. Not private."""
+    best = np.full(len(scores), -1)
+    for i in range(len(scores)):
+        for j in range(scores.shape[1]):
+            if candidates[i, j] and (best[i] < 0 or scores[i, j] > scores[i, best[i]]):
+                best[i] = j
+    return best
 
 
 def _flip(
@@ -192,8 +201,10 @@ def _flip(
     with_replacement: bool,
 ) -> NDArray[np.int64]:
     epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
+    chosen: NDArray[np.int64]
     if isinstance(noise, NoNoise):
-        return _best(scores, among)
+        chosen = best_of(scores, among)
+        return chosen
     scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
     ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
     rates = np.array(ratios.items, dtype=np.int64)[ratios.which]
