@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from fractions import Fraction
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_the_variance_is_that_of_the_cells(private_split: PrivateSplit, n_holder
     squares = []
     for seed in range(SEEDS):
         desks = [
-            Desk("fit", Holder(mine, SeededNoise(SEEDS * i + seed), Ledger(EPSILON), max_rows=ROWS))
+            Desk("fit", Holder(copy(mine), SeededNoise(SEEDS * i + seed), Ledger(EPSILON), max_rows=ROWS))
             for i, mine in enumerate(rows)
         ]
         network = LocalNetwork(desks, "fit")
