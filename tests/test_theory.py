@@ -17,7 +17,6 @@ from hedgerow.budget import GRAINS, NodeBudgets
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.estimates import on_simplex
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
@@ -165,14 +164,11 @@ def failures(
     schema, codes, labels = near_ties(rows, zeta)
     true = gains(GroupedRows(codes, labels, schema).all_cells(np.array([ROOT]))[0])
     assert (true[1:] < true[0] - zeta).all()  # every choice but one would break it
-    desks = [
-        Desk(
-            "s",
-            Holder(GroupedRows(codes, labels, schema, mine), SeededNoise(i), Ledger(Fraction(10**9)), rows),
-        )
+    dealt = [
+        Holder(GroupedRows(codes, labels, schema, mine), SeededNoise(i), Ledger(Fraction(10**9)), rows)
         for i, mine in enumerate(np.array_split(np.arange(rows), holders))
     ]
-    found = evaluate(private_split, LocalNetwork(desks, "s"), schema, epsilons)
+    found = evaluate(private_split, LocalNetwork(dealt), schema, epsilons)
     estimated = gains(found.cells)
     off = (true[found.splits] < true.max() - zeta) | (np.abs(estimated - true[found.splits]) > zeta)
     return int(off.sum())

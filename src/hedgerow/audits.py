@@ -21,7 +21,6 @@ from hedgerow.classifier import METHODS, PrivateTreeClassifier
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
@@ -326,14 +325,14 @@ class Watching:
         )
         released = []
         for own_seed in _seeds(seed, runs):
-            desks = [
-                Desk("audit", Holder(GroupedRows(*table, schema), noise, Ledger(epsilon), max_rows))
+            holders = [
+                Holder(GroupedRows(*table, schema), noise, Ledger(epsilon), max_rows)
                 for table, noise in (
                     (neighbours.sides[side], SecureNoise()),
                     (other, SeededNoise(own_seed)),
                 )
             ]
-            network = _Overheard(desks)
+            network = _Overheard(holders)
             Coordinator(network).learn(schema, plan)
             released.append(network.heard())
         return released
@@ -342,8 +341,8 @@ class Watching:
 class _Overheard(LocalNetwork):
     """Writes down what the first holder answers."""
 
-    def __init__(self, desks: Sequence[Desk]) -> None:
-        super().__init__(desks, study="audit")
+    def __init__(self, holders: Sequence[Holder]) -> None:
+        super().__init__(holders)
         self._answers: list[int] = []
 
     def ask(self, query: Query) -> list[IntArray]:

@@ -124,9 +124,9 @@ class Unlimited:
 
     def nodes(self, nodes: Standing) -> NodeBudgets:
         """See `BudgetRule.nodes`: pure nodes are leaves."""
-        rows = nodes.counts.sum(axis=1)
-        impure = ((rows == 0) | (rows > nodes.counts.max(axis=1))).astype(np.int64)
-        return NodeBudgets(np.full(len(rows), self.criterion), impure, impure, np.zeros_like(impure))
+        impure = (np.count_nonzero(nodes.counts, axis=1) != 1).astype(np.int64)
+        criterion = np.full(len(impure), int(self.criterion))
+        return NodeBudgets(criterion, impure, impure, np.zeros_like(impure))
 
     def leaves(self, left: IntArray) -> IntArray:
         """See `BudgetRule.leaves`."""

@@ -22,7 +22,7 @@ from hedgerow.encoding import MAX_ROWS, Codes, as_matrix, encode, encode_labels,
 from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
 from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows, check_rows
-from hedgerow.holder.desk import QUERIES, Desk
+from hedgerow.holder.desk import QUERIES
 from hedgerow.holder.holder import Holder
 from hedgerow.later import imported_later
 from hedgerow.learner.coordinator import Coordinator, Plan
@@ -450,7 +450,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.__dict__.pop("tree_", None)  # an interrupted fit leaves no tree, but shows what it has spent
         self.ledgers_ = [holder.ledger for holder in holders]
         self.ledger_ = self.ledgers_[0]
-        network = LocalNetwork([Desk("fit", holder) for holder in holders], study="fit")
+        network = LocalNetwork(holders)
         self.traffic_ = network.traffic
         self.tree_, self.plan_ = Coordinator(network).learn(self.schema_, plan)
         return self

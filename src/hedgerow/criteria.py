@@ -37,6 +37,12 @@ def add_impurities(counts, criterion, total, work, out):  # type: ignore[no-unty
     if n_classes == 1:
         return
     scale = n_classes / (n_classes - 1.0)
+    if criterion == 0 and n_classes == 2:  # the usual case, in a third of the time: one pass, nothing is kept
+        for i in range(n_items):
+            rows = counts[0, i] + counts[1, i]
+            squares = counts[0, i] * counts[0, i] + counts[1, i] * counts[1, i]
+            out[i] += scale * (rows - squares / rows) if rows > 0.0 else 0.0
+        return
     for i in range(n_items):
         total[i] = 0.0
         work[i] = 0.0
@@ -73,6 +79,25 @@ def weighted_impurities(counts: NDArray[Any], criterion: Criterion) -> NDArray[n
     total, work, out = np.zeros((3, by_class.shape[1]))
     add_impurities(by_class, int(criterion), total, work, out)
     return out.reshape(counts.shape[:-1])
+
+
+@compiled
+def split_gains(cells, criterion):  # type: ignore[no-untyped-def]
+    """What splits take off a node's F, and its number of rows, from their cells [node, side, class]."""
+    n_nodes, _, n_classes = cells.shape
+    items = np.empty((n_classes, 3 * n_nodes))  # of each node the left side, the right side, and both
+    for i in range(n_nodes):
+        for a in range(n_classes):
+            items[a, 3 * i], items[a, 3 * i + 1] = cells[i, 0, a], cells[i, 1, a]
+            items[a, 3 * i + 2] = cells[i, 0, a] + cells[i, 1, a]
+    impurities, total, work = np.zeros(3 * n_nodes), np.empty(3 * n_nodes), np.empty(3 * n_nodes)
+    add_impurities(items, criterion, total, work, impurities)
+    gains, rows = np.empty(n_nodes), np.zeros(n_nodes)
+    for i in range(n_nodes):
+        gains[i] = impurities[3 * i + 2] - impurities[3 * i] - impurities[3 * i + 1]
+        for a in range(n_classes):
+            rows[i] += items[a, 3 * i + 2]
+    return gains, rows
 
 
 FRACTION_BITS = 10  # scores are integers in units of 2**-10 rows

@@ -26,7 +26,7 @@ from hedgerow.repeated import Epsilon, IntArray, Repeated
 T = TypeVar("T")
 
 ROOT = 0
-VERSION = 2
+VERSION = 3
 MOST_NODES = 2**20  # of one message
 MOST_PARTS = 32  # maps and lists: each takes many times the memory of its bytes
 MOST_BYTES = 2**28
@@ -149,32 +149,37 @@ class Refusal:
 
 Message = Request | Answer | Refusal
 
+MESSAGES, QUERIES, GROWTHS = (
+    {kind.__name__: kind for kind in kinds} for kinds in (Message.__args__, Query.__args__, (Grow,))
+)
+ONE_A_NODE = frozenset({"splits", "epsilons", "cell_epsilons", "criteria"})
+
 
 # ---- To bytes ----------------------------------------------------------------------------------------------
 
 
 def to_bytes(message: Message) -> bytes:
     """A message as msgpack."""
-    packed: bytes = msgpack.packb({"version": VERSION} | _plain(message))
+    packed: bytes = msgpack.packb({"version": VERSION} | _fields(message), default=_plain)
     return packed
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    """The kind of a message, or of a part of one, and its fields."""
+    fields: dict[str, Any] = vars(value)
+    lists = {name: Repeated.of(field) for name, field in fields.items() if type(field) in (list, tuple)}
+    return {"kind": type(value).__name__} | fields | lists
+
+
 def _plain(value: Any) -> Any:
-    """Maps, lists, strings, integers and bytes."""
-    match value:
-        case None | str() | int():
-            return value
-        case np.ndarray() if value.dtype == np.int64:
-            return {"shape": list(value.shape), "int64": value.astype("<i8").tobytes()}
-        case Sequence():
-            return _plain_list(Repeated.of(value))
-    fields = {name: _plain(getattr(value, name)) for name in type(value).__dataclass_fields__}
-    return {"kind": type(value).__name__} | fields
-
-
-def _plain_list(values: Repeated[Any]) -> dict[str, Any]:
-    texts = [item.name if isinstance(item, Criterion) else str(item) for item in values.items]
-    return {"distinct": texts, "which": len(values) if len(texts) == 1 else _plain(values.which)}
+    """Maps, lists, strings and bytes for what msgpack does not know."""
+    if isinstance(value, np.ndarray):
+        data = value.astype("<i8", casting="equiv", copy=False).tobytes()
+        return data if value.ndim == 1 else {"shape": list(value.shape), "int64": data}
+    if isinstance(value, Repeated):
+        texts = [item.name if isinstance(item, Criterion) else str(item) for item in value.items]
+        return {"distinct": texts, "which": len(value) if len(texts) == 1 else value.which}
+    return _fields(value)
 
 
 # ---- From bytes --------------------------------------------------------------------------------------------
@@ -197,41 +202,29 @@ def from_bytes(data: bytes) -> Message:
         plain = msgpack.unpackb(data, raw=False, strict_map_key=True, **limits, **hooks)
     except Exception as error:  # msgpack raises half a dozen kinds
         raise InvalidMessage(f"not a message: {type(error).__name__}.") from error
-    if (
-        not isinstance(plain, dict)
-        or type(plain.get("version")) is not int
-        or plain.pop("version") != VERSION
-    ):
+    if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
         raise InvalidMessage(f"not a message of version {VERSION}.")
-    message: Message = _built(plain, (Request, Answer, Refusal))
-    if (
-        to_bytes(message) != data
-    ):  # a field twice, fields in another order, a number in more bytes than it needs
+    message: Message = _built(plain, MESSAGES)
+    # A field twice, fields in another order, a number in more bytes than it needs.
+    if to_bytes(message) != data:
         raise InvalidMessage("a message has one form only, and this is another.")
     return message
 
 
-def _built(plain: Any, kinds: Sequence[type[Any]]) -> Any:
-    if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
+def _built(plain: Any, kinds: Mapping[str, type[Any]]) -> Any:
+    if not isinstance(plain, dict):
         raise InvalidMessage("a message is a map of named fields.")
-    by_name = {kind.__name__: kind for kind in kinds}
     name = plain.pop("kind", None)
-    if not isinstance(name, str) or name not in by_name:
-        raise InvalidMessage(f"the kind of a message is one of {', '.join(by_name)}.")
-    fields = by_name[name].__dataclass_fields__
-    if list(plain) != list(fields):
-        raise InvalidMessage(f"{name} has exactly the fields {', '.join(fields)}, in this order.")
+    if not isinstance(name, str) or name not in kinds:
+        raise InvalidMessage(f"the kind of a message is one of {', '.join(kinds)}.")
+    kind = kinds[name]
+    if plain.keys() != kind.__dataclass_fields__.keys():
+        raise InvalidMessage(f"{name} has exactly the fields {', '.join(kind.__dataclass_fields__)}.")
     values = {field: _PARSERS[field](value) for field, value in plain.items()}
-    _check_lengths(name, values)
-    return by_name[name](**values)
-
-
-def _check_lengths(name: str, values: Mapping[str, Any]) -> None:
-    """Everything about nodes has one entry a node."""
-    if "nodes" in values:
-        for field in ("splits", "epsilons", "cell_epsilons", "criteria"):
-            if field in values and len(values[field]) != len(values["nodes"]):
-                raise InvalidMessage(f"{name}: {field} must have one entry a node.")
+    for field, value in values.items():
+        if field in ONE_A_NODE and len(value) != len(values["nodes"]):
+            raise InvalidMessage(f"{name}: {field} must have one entry a node.")
+    return kind(**values)
 
 
 def _text(most: int, pattern: str = r".*") -> Callable[[Any], str]:
@@ -243,26 +236,17 @@ def _text(most: int, pattern: str = r".*") -> Callable[[Any], str]:
     return parse
 
 
-def _array(value: Any, dimensions: Sequence[int], low: int) -> IntArray:
-    if not isinstance(value, dict) or value.keys() != {"shape", "int64"}:
-        raise InvalidMessage("an array has a shape and 64-bit integers.")
-    shape, data = value["shape"], value["int64"]
-    if (
-        not isinstance(shape, list)
-        or len(shape) not in dimensions
-        or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
-        or not isinstance(data, bytes)
-        or len(data) != 8 * math.prod(shape)
-    ):
-        raise InvalidMessage("an array's shape does not fit its data, or the place where it stands.")
-    array = np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(shape)
-    if array.size and (array.min() < low or array.max() > MOST_NUMBER):
+def _array(data: Any, low: int) -> IntArray:
+    if not isinstance(data, bytes) or len(data) % 8:
+        raise InvalidMessage("numbers are 64-bit integers, as bytes.")
+    array = np.frombuffer(data, dtype="<i8").astype(np.int64)
+    if len(array) and (array.min() < low or array.max() > MOST_NUMBER):
         raise InvalidMessage(f"a number is outside {low} to {MOST_NUMBER}.")
     return array
 
 
 def _numbers(value: Any) -> IntArray:
-    array = _array(value, (1,), 0)
+    array = _array(value, 0)
     if not 0 < len(array) <= MOST_NODES:
         raise InvalidMessage(f"a message is about 1 to {MOST_NODES} nodes.")
     return array
@@ -275,7 +259,19 @@ def _number(value: Any, most: int = MOST_NUMBER) -> int:
 
 
 def _values(value: Any) -> IntArray:
-    return _array(value, (1, 2, 3, 4), -MOST_NUMBER)
+    if not isinstance(value, dict):
+        return _array(value, -MOST_NUMBER)
+    if value.keys() != {"shape", "int64"}:
+        raise InvalidMessage("an array has a shape and 64-bit integers.")
+    shape, array = value["shape"], _array(value["int64"], -MOST_NUMBER)
+    if (
+        not isinstance(shape, list)
+        or len(shape) not in (2, 3, 4)
+        or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
+        or len(array) != math.prod(shape)
+    ):
+        raise InvalidMessage("an array's shape does not fit its data.")
+    return array.reshape(shape)
 
 
 def _listed(value: Any, parse: Callable[[Any], T]) -> Repeated[T]:
@@ -334,12 +330,12 @@ def _criterion(value: Any) -> Criterion:
 def _growth(value: Any) -> Grow | None:
     if value is None:
         return None
-    growth: Grow = _built(value, (Grow,))
+    growth: Grow = _built(value, GROWTHS)
     return growth
 
 
 def _query(value: Any) -> Query:
-    query: Query = _built(value, Query.__args__)
+    query: Query = _built(value, QUERIES)
     return query
 
 

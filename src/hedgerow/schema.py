@@ -289,11 +289,14 @@ class Schema:
         return np.concatenate([[0], np.cumsum(self.n_bins)])
 
     @cached_property
-    def split_bins(self) -> tuple[NDArray[np.int64], ...]:
+    def split_bins(self) -> tuple[NDArray[np.uint64], ...]:
         """The bins that go left, numbered through all columns: from, up to; and which splits send one more, and which."""
         column, first, last, also = self.split_table.T
         start, more = self.bin_start[column], np.flatnonzero(also >= 0)
-        return start + first, start + last + 1, more, (start + also)[more]
+        bins = start + first, start + last + 1, more, (start + also)[more]
+        return tuple(
+            each.astype(np.uint64) for each in bins
+        )  # compiled code tests signed indices for negative ones
 
     @cached_property
     def hash(self) -> str:

@@ -109,7 +109,7 @@ def serve(connection: socket.socket, path: str, grouped: GroupedRows) -> None:
 
 def be_warm(address: str, path: str) -> None:
     """Compile and load all that an answer needs, then fork a holder for every connection."""
-    warm = LocalNetwork([GRANT.desk(rows(), SeededNoise(0))], GRANT.study)
+    warm = LocalNetwork([GRANT.desk(rows(), SeededNoise(0)).holder])
     Coordinator(warm).learn(SCHEMA, make_plan(SCHEMA, Wishes(EPSILON, max_splits=8)))
     grouped = rows()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the dead
@@ -269,7 +269,7 @@ def test_a_holder_that_is_killed_at_any_moment_goes_on_where_it_stopped(
     holder: tuple[str, Path], method: str
 ) -> None:
     plan = make_plan(SCHEMA, Wishes(EPSILON, method=method, max_splits=40))
-    undisturbed = LocalNetwork([GRANT.desk(rows(), SeededNoise(7))], GRANT.study)
+    undisturbed = LocalNetwork([GRANT.desk(rows(), SeededNoise(7)).holder])
     expected, _ = Coordinator(undisturbed).learn(SCHEMA, plan)
     assert expected.n_splits >= 4
 

@@ -84,8 +84,7 @@ def state(at: Desk) -> tuple[Any, ...]:
         *account,
         holder._paths.parent.tolist(),
         holder._paths.split.tolist(),
-        holder._path.tolist(),
-        holder._asked.tolist(),
+        *map(str, vars(holder._keys).values()),
         holder._rows._ranges.tolist(),
     )
 
@@ -408,8 +407,7 @@ def test_a_grant_that_makes_no_sense_is_an_error(changes: dict[str, Any]) -> Non
 def test_two_announcements_before_one_question_both_arrive() -> None:
     from hedgerow.network.local import LocalNetwork
 
-    at = desk()
-    network = LocalNetwork([at], "study")
+    network = LocalNetwork([desk().holder])
     network.announce(growth())
     [first] = network.ask(rows_at(1, 2))
     network.announce(growth(1, 0, 3))

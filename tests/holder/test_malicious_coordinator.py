@@ -328,7 +328,7 @@ class InMemory(RuleBasedStateMachine):
         if (to, price, node) == (study, "1/8", 0):
             price = "0"
         plain["query"]["epsilons"]["distinct"] = [price]
-        plain["query"]["nodes"]["int64"] = np.array([node], dtype="<i8").tobytes()
+        plain["query"]["nodes"] = np.array([node], dtype="<i8").tobytes()
         assert isinstance(from_bytes(self.send(msgpack.packb(plain), study)), Refusal)
 
     @rule(study=studies)

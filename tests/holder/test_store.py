@@ -85,8 +85,7 @@ def state(at: Desk) -> tuple[Any, ...]:
         *account,
         holder._paths.parent.tolist(),
         holder._paths.split.tolist(),
-        holder._path.tolist(),
-        holder._asked.tolist(),
+        *map(str, vars(holder._keys).values()),
         holder._rows._ranges.tolist(),
     )
 

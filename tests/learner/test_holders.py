@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from hedgerow import Categorical, Numeric, PrivateTreeClassifier, Schema
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator, Plan, _Study
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import ROOT, Request, from_bytes
+from hedgerow.messages import ROOT, Answer, Grow, Query, Request, from_bytes, to_bytes
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import NoNoise, SeededNoise
@@ -30,35 +29,37 @@ from hedgerow.tree import Tree
 Dealt = list[NDArray[np.int64]]
 
 
-class Recorded(Desk):
-    """A desk that remembers every request and the bytes that passed."""
+class Recorded(Holder):
+    """A holder behind a wire: it gets and gives what was written and read back, and remembers every request."""
 
-    def __init__(self, holder: Holder) -> None:
-        super().__init__("fit", holder)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.requests: list[Request] = []
         self.bytes = [0, 0]
 
-    def handle(self, data: bytes) -> bytes:
-        request, reply = from_bytes(data), super().handle(data)
+    def answer(self, query: Query, growth: Grow | None = None) -> NDArray[np.int64]:
+        name = f"round-{len(self.requests)}"
+        asked = to_bytes(Request("fit", name, growth, query))
+        request = from_bytes(asked)
         assert isinstance(request, Request)
+        answered = to_bytes(Answer("fit", name, super().answer(request.query, request.growth)))
+        reply = from_bytes(answered)
+        assert isinstance(reply, Answer)
         self.requests.append(request)
-        self.bytes[0] += len(data)
-        self.bytes[1] += len(reply)
-        return reply
+        self.bytes = [self.bytes[0] + len(asked), self.bytes[1] + len(answered)]
+        return reply.values
 
 
-def desks(
+def holders(
     made: Any, dealt: Dealt, epsilon: Fraction | float, neighbours: str = "add-remove"
 ) -> list[Recorded]:
     codes, labels = encode(made.table, made.schema), encode_labels(made.labels, made.schema)
     return [
         Recorded(
-            Holder(
-                GroupedRows(codes, labels, made.schema, mine),
-                SeededNoise(i) if math.isfinite(epsilon) else NoNoise(),
-                Ledger(epsilon, neighbours=neighbours),
-                max_rows=10_000,
-            )
+            GroupedRows(codes, labels, made.schema, mine),
+            SeededNoise(i) if math.isfinite(epsilon) else NoNoise(),
+            Ledger(epsilon, neighbours=neighbours),
+            max_rows=10_000,
         )
         for i, mine in enumerate(dealt)
     ]
@@ -144,9 +145,9 @@ def test_waves_and_one_leaf_at_a_time_give_the_same_tree(
         max_rows=10_000,
     )
     plan = make_plan(made.schema, wishes)
-    asked = [desks(made, dealt, epsilon) for _ in range(2)]
-    waves, _ = Coordinator(LocalNetwork(asked[0], "fit")).learn(made.schema, plan)
-    single = one_leaf_at_a_time(LocalNetwork(asked[1], "fit"), made.schema, plan)
+    asked = [holders(made, dealt, epsilon) for _ in range(2)]
+    waves, _ = Coordinator(LocalNetwork(asked[0])).learn(made.schema, plan)
+    single = one_leaf_at_a_time(LocalNetwork(asked[1]), made.schema, plan)
     assert same_splits(waves, single)
     if waves.n_splits < max_splits or math.isinf(epsilon):
         assert waves == single
@@ -233,25 +234,25 @@ def test_every_holder_has_spent_what_the_coordinator_planned(
     plan = make_plan(
         made.schema, Wishes(epsilon / factor, len(dealt), method, budget=budget, max_rows=10_000)
     )
-    asked = desks(made, dealt, epsilon, neighbours)
-    Coordinator(LocalNetwork(asked, "fit")).learn(made.schema, plan)
-    for desk in asked:
-        ledger = desk.holder.ledger
-        assert ledger.spent == factor * largest_path_sum(desk.requests) <= epsilon
-        assert ledger.entries == asked[0].holder.ledger.entries
+    asked = holders(made, dealt, epsilon, neighbours)
+    Coordinator(LocalNetwork(asked)).learn(made.schema, plan)
+    for holder in asked:
+        ledger = holder.ledger
+        assert ledger.spent == factor * largest_path_sum(holder.requests) <= epsilon
+        assert ledger.entries == asked[0].ledger.entries
         if budget == "auto":  # the leaves take what is left, rounded down to a scale that many share
             assert ledger.spent >= Fraction(9, 10) * epsilon
 
 
 def test_traffic_is_what_has_passed(made_up):
     made = made_up(3, 200, 2)
-    asked = desks(made, deal(3, 200, [1, 1, 5]), Fraction(2))
-    network = LocalNetwork(asked, "fit")
+    asked = holders(made, deal(3, 200, [1, 1, 5]), Fraction(2))
+    network = LocalNetwork(asked)
     plan = make_plan(made.schema, Wishes(Fraction(2), 3, "noisy_columns", max_rows=10_000))
     Coordinator(network).learn(made.schema, plan)
     traffic = network.traffic
-    assert [traffic.bytes_sent, traffic.bytes_received] == [sum(d.bytes[i] for d in asked) for i in range(2)]
-    assert {len(desk.requests) for desk in asked} == {traffic.rounds}
+    assert [traffic.bytes_sent, traffic.bytes_received] == [sum(h.bytes[i] for h in asked) for i in range(2)]
+    assert {len(holder.requests) for holder in asked} == {traffic.rounds}
     assert traffic.rounds > 1
     assert f"{traffic.rounds} rounds with 3 holders" in str(traffic)
 

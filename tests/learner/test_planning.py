@@ -165,7 +165,7 @@ def test_a_node_lighter_than_the_floor_is_not_wanted(rows, wanted):
 
 
 def test_what_the_cells_lack_of_a_well_known_parent_is_divided_between_the_children():
-    study = _Study(LocalNetwork([], "fit"), schema(1, 1), make_plan(schema(1, 1), Wishes(ONE)))
+    study = _Study(LocalNetwork([]), schema(1, 1), make_plan(schema(1, 1), Wishes(ONE)))
     root = study.growth.nodes[0]
     root["counts"], root["variance"], root["split"] = [60, 40], 1e-12, 0
     root["cells"], root["cell_noise"] = [[50, 0], [0, 60]], 8.0

@@ -14,7 +14,6 @@ from hedgerow.budget import GRAINS, NodeBudgets
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
 from hedgerow.messages import ROOT
@@ -73,11 +72,11 @@ def test_the_variance_is_that_of_the_cells(private_split: PrivateSplit, n_holder
     ]
     squares = []
     for seed in range(SEEDS):
-        desks = [
-            Desk("fit", Holder(copy(mine), SeededNoise(SEEDS * i + seed), Ledger(EPSILON), max_rows=ROWS))
+        holders = [
+            Holder(copy(mine), SeededNoise(SEEDS * i + seed), Ledger(EPSILON), max_rows=ROWS)
             for i, mine in enumerate(rows)
         ]
-        network = LocalNetwork(desks, "fit")
+        network = LocalNetwork(holders)
         found = private_split.evaluate(network, Paths.root(SCHEMA), np.array([ROOT]), HALVES, EPSILON)
         assert found.splits == [MIDDLE]
         squares.append((found.cells[0] - exact_cells(dealt)) ** 2 / found.variance[0])

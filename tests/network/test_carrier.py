@@ -129,7 +129,7 @@ def test_a_resumed_study_has_the_traffic_of_an_undisturbed_one(tmp_path: Path):
 
 def test_announcements_add_up_until_the_next_question(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers:
-        local = LocalNetwork(list(Post().desks.values()), "study")
+        local = LocalNetwork([desk.holder for desk in Post().desks.values()])
         told = []
         for network in (local, FlareNetwork(study(), Post(), answers)):
             for node, children in ((0, [1, 2]), (1, [3, 4]), (2, [5, 6])):

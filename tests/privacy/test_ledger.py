@@ -85,17 +85,17 @@ def test_unknown_parts_and_second_divisions_are_refused():
     ledger = Ledger(Fraction(1))
     divide(ledger, WHOLE)
     for parts, reason in (
-        ([WHOLE], "once"),
-        ([1, WHOLE], "once"),
-        ([1, 1], "once"),
-        ([3], "unknown"),
-        ([1, 3], "unknown"),
-        ([-1], "unknown"),
+        ([WHOLE], "split already"),
+        ([1, WHOLE], "split already"),
+        ([1, 1], "split already"),
+        ([3], "does not exist"),
+        ([1, 3], "does not exist"),
+        ([-1], "does not exist"),
     ):
         with pytest.raises(Refused, match=reason):
             divide(ledger, *parts)
     for part in (3, -1):
-        with pytest.raises(Refused, match="unknown"):
+        with pytest.raises(Refused, match="does not exist"):
             charge(ledger, [part], [TENTH])
     assert ledger._children.tolist() == [1, -1, -1]
 

@@ -21,7 +21,6 @@ from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import AUTO, NO_NOISE, Cell
 from hedgerow.experiments.distinct import Distinct, Histograms, RepeatedRows
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
@@ -147,11 +146,11 @@ def learn_corrected(cell: Cell, rows: Rows) -> Tree:
     # For four holders the paper changes how a split is found, and nothing else.
     plan = replace(make_plan(rows.schema, wishes), private_split=CORRECTED[cell.algorithm])
     seeds = np.random.SeedSequence([cell.seed, 1]).generate_state(rows.n_holders, np.uint64).tolist()
-    desks = [
-        Desk("reproduce", Holder(table, _noise(cell.alpha, seed), Ledger(epsilon), max_rows))
+    holders = [
+        Holder(table, _noise(cell.alpha, seed), Ledger(epsilon), max_rows)
         for table, seed in zip(rows.grouped(), seeds, strict=True)
     ]
-    tree, _ = Coordinator(LocalNetwork(desks, "reproduce")).learn(rows.schema, plan)
+    tree, _ = Coordinator(LocalNetwork(holders)).learn(rows.schema, plan)
     return tree
 
 

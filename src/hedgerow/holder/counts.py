@@ -117,11 +117,9 @@ class GroupedRows:
         )  # fmt: skip
         if len(parts) > 1:
             _join(self._order, self._scratch, ranges, parts, n_left)
-        middles = ranges[:, 0] + n_left.sum(axis=0)
-        edges = np.stack([ranges[:, 0], middles, middles, ranges[:, 1]], axis=1)
         self._parent = np.concatenate([self._parent, np.repeat(nodes, 2)])
         self._row = np.concatenate([self._row, np.full(2 * len(nodes), NONE)])
-        self._ranges = np.concatenate([known, edges.reshape(-1, 2)])
+        self._ranges = np.concatenate([known, _halves(ranges, n_left)])
 
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts, IntArray]]:
         """Batches of (positions in `nodes`, store, rows): the histogram [class, bin] of the i-th is `store[rows[i]]`.
@@ -183,12 +181,8 @@ class GroupedRows:
         """Where in the store the histograms of these nodes are; those that are not there yet are made."""
         if (self._row[nodes] == NONE).any():
             room = self._make_room(len(nodes))
-            is_asked = np.zeros(len(self._row), dtype=bool)
-            is_asked[nodes] = True
-            # A node that is named twice is counted once, or its rows would weigh double.
-            new = np.flatnonzero(is_asked & (self._row == NONE))
-            by_subtraction = self._by_subtraction(new, is_asked)
-            self._make(new[~by_subtraction], new[by_subtraction], room)
+            counted, rest = _to_make(nodes, self._parent, self._ranges, self._row)
+            self._make(counted, rest, room)
         return self._row[nodes]
 
     def _make_room(self, n: int) -> IntArray:
@@ -201,28 +195,17 @@ class GroupedRows:
 
     def _make(self, counted: IntArray, rest: IntArray, room: IntArray) -> None:
         """Count histograms; those of `rest` are what their siblings leave of their parents', which are lost."""
-        parents, room = self._parent[rest], room[: len(counted)]
+        room = room[: len(counted)]
         if len(room):
             self._next_row = int(room[-1]) + 1
         try:
             self._row[counted] = room
             self._count(counted)
-            _subtract(self._store, self._row[parents], self._row[_sibling(rest)])
-            self._owner[room], self._owner[self._row[parents]] = counted, rest
-            self._row[rest], self._row[parents] = self._row[parents], NONE
+            _subtract(self._store, self._parent, rest, self._row, self._owner)
+            self._owner[room] = counted
         except BaseException:  # or what is in the store would be taken for their counts
-            self._row[counted] = self._row[rest] = self._row[parents] = NONE
+            self._row[counted] = self._row[rest] = self._row[self._parent[rest]] = NONE
             raise
-
-    def _by_subtraction(self, new: IntArray, is_asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of the new histograms are quicker made by subtraction from a parent's that nobody asks for."""
-        parent, sibling = self._parent[new], _sibling(new)
-        size = self._ranges[:, 1] - self._ranges[:, 0]
-        is_larger = np.where(size[new] == size[sibling], new > sibling, size[new] > size[sibling])
-        is_there = self._row != NONE
-        has_sibling = is_there[sibling] | (is_asked[sibling] & is_larger)
-        found: NDArray[np.bool_] = (parent != NONE) & (is_there & ~is_asked)[parent] & has_sibling
-        return found
 
     def _count(self, nodes: IntArray) -> None:
         """One pass over the nodes' rows, on all cores.
@@ -256,11 +239,6 @@ def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
         raise InvalidTable("holders are lists of row numbers, from 0 to one less than there are rows.")
     if len(rows) and np.bincount(rows).max() > 1:
         raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")
-
-
-def _sibling(nodes: IntArray) -> IntArray:
-    """Siblings are numbered side by side after the root: 1 and 2, 3 and 4, ... The root has none but itself."""
-    return np.where(nodes == 0, 0, ((nodes - 1) ^ 1) + 1)
 
 
 @compiled
@@ -368,6 +346,17 @@ def _join(order, scratch, ranges, parts, n_left):  # type: ignore[no-untyped-def
 
 
 @compiled
+def _halves(ranges, n_left):  # type: ignore[no-untyped-def]
+    """The ranges of the children, left before right."""
+    out = np.empty((2 * len(ranges), 2), np.int64)
+    for i in range(len(ranges)):
+        middle = ranges[i, 0] + n_left[:, i].sum()
+        out[2 * i, 0], out[2 * i, 1] = ranges[i, 0], middle
+        out[2 * i + 1, 0], out[2 * i + 1, 1] = middle, ranges[i, 1]
+    return out
+
+
+@compiled
 def _count(  # type: ignore[no-untyped-def]
     narrow, wide, narrow_offsets, wide_offsets, order, label_bits, ranges, parts, tickets, out, targets, spare
 ):
@@ -413,9 +402,48 @@ def _add_spare(store, targets, parts, spare):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _subtract(store, parents, siblings):  # type: ignore[no-untyped-def]
-    for i in range(len(parents)):
-        store[parents[i]] -= store[siblings[i]]
+def _to_make(nodes, parent, ranges, row):  # type: ignore[no-untyped-def]
+    """Which histograms are to be counted, and which are quicker made by subtraction.
+
+    Those are what a sibling leaves of a parent's that nobody asks for. A node that is named twice is made once, or its
+    rows would weigh double.
+    """
+    is_asked = np.zeros(len(row), np.bool_)
+    for node in nodes:
+        is_asked[node] = True
+    counted, rest = np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int64)
+    n_counted = n_rest = 0
+    for node in range(len(row)):
+        if not is_asked[node] or row[node] != NONE:
+            continue
+        above, sibling = parent[node], _sibling(node)
+        by_subtraction = False
+        if above != NONE and row[above] != NONE and not is_asked[above]:
+            more = (ranges[node, 1] - ranges[node, 0]) - (ranges[sibling, 1] - ranges[sibling, 0])
+            is_larger = more > 0 or (more == 0 and node > sibling)
+            by_subtraction = row[sibling] != NONE or (is_asked[sibling] and is_larger)
+        if by_subtraction:
+            rest[n_rest] = node
+            n_rest += 1
+        else:
+            counted[n_counted] = node
+            n_counted += 1
+    return counted[:n_counted], rest[:n_rest]
+
+
+@compiled
+def _sibling(node):  # type: ignore[no-untyped-def]
+    """Siblings are numbered side by side after the root: 1 and 2, 3 and 4, ..."""
+    return ((node - 1) ^ 1) + 1
+
+
+@compiled
+def _subtract(store, parent, rest, row, owner):  # type: ignore[no-untyped-def]
+    """Histograms of nodes: what their siblings leave of their parents', whose places they take."""
+    for node in rest:
+        place = row[parent[node]]
+        store[place] -= store[row[_sibling(node)]]
+        row[parent[node]], row[node], owner[place] = NONE, place, node
 
 
 @compiled

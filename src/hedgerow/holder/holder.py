@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.keys import NoKeys, PathKeys
 from hedgerow.messages import (
     MOST_BYTES,
     CountCells,
@@ -29,10 +30,10 @@ from hedgerow.messages import (
     NominateAndCount,
     Query,
 )
-from hedgerow.paths import NONE, Paths
+from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger, Price, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
-from hedgerow.privacy.selectors import SELECTORS, best_of
+from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
@@ -88,9 +89,7 @@ class Holder:
         self._max_rows = max_rows
         self.ledger = ledger
         self._paths = Paths.root(rows.schema)  # as announced
-        self._depth = np.array([1])
-        self._path = np.array([1], dtype=np.uint64)  # a hash of the way from the root, for seeded noise
-        self._asked = np.zeros((1, len(PURPOSE)), dtype=np.int64)  # releases so far
+        self._keys = PathKeys(len(PURPOSE)) if isinstance(noise, SeededNoise) else NoKeys()
 
     @property
     def schema(self) -> Schema:
@@ -99,26 +98,24 @@ class Holder:
 
     def grow(self, announcement: Grow) -> None:
         """Follow the coordinator's tree: partition the rows of the nodes that it has split."""
-        paths = self._grown(announcement)
-        self.ledger.book(self.ledger.quote(NO_NODES, [], announcement.nodes))
+        paths, quote = self._quote(announcement, NO_NODES, [])
+        self.ledger.book(quote)
         self._follow(announcement, paths)
 
-    def answer(self, query: Query) -> IntArray:
-        """One noisy answer; checked and charged first, refused if it would cost too much."""
-        return self.release(self.charge(self.consider(None, query)))
+    def answer(self, query: Query, growth: Grow | None = None) -> IntArray:
+        """One noisy answer, after an announcement; checked and charged first, refused if it would cost too much."""
+        return self.release(self.charge(self.consider(growth, query)))
 
     def consider(self, growth: Grow | None, query: Query) -> Considered:
         """Check an announcement and the query that follows it; refuse what nobody may ask or what costs too much.
 
         Changes nothing, so that a request is written down, or refused, as a whole.
         """
-        paths = self._grown(growth)
-        _check_known(query.nodes, len(paths.parent))
         self._check(query)
+        paths, quote = self._quote(growth, query.nodes, prices_of(query))
         if isinstance(query, Nominate) and not (divisible := paths.divisible(query.nodes)).all():
             node = query.nodes[~divisible].min()
             raise Refused(f"node {node} cannot be divided: its path decides every split.")
-        quote = quote_of(self.ledger, growth, query)
         self._check_scale(query)
         return Considered(growth, paths, query, quote)
 
@@ -127,39 +124,34 @@ class Holder:
         self.ledger.book(considered.quote)
         self._follow(considered.growth, considered.paths)
         query = considered.query
-        return Charged(query, [self._keys(query.nodes, kind) for kind in releases_of(query)])
+        return Charged(query, [self._keys.serve(query.nodes, PURPOSE[kind]) for kind in releases_of(query)])
 
-    def _grown(self, growth: Grow | None) -> Paths:
-        """The tree after an announcement; refused unless each node is split once, and they are all known.
+    def _quote(self, growth: Grow | None, nodes: IntArray, prices: Sequence[Price]) -> tuple[Paths, Quote]:
+        """The tree and the account after an announcement, then releases about nodes.
 
-        Two different partitions of the same rows would overlap, and the ledger's sums would be too small.
+        The ledger refuses nodes that are unknown, or split already: two different partitions of the same rows would
+        overlap, and its sums would be too small.
         """
         if growth is None:
-            return self._paths
-        nodes, n_nodes = growth.nodes, len(self._depth)
+            return self._paths, self.ledger.quote(nodes, prices)
+        n_nodes = len(self._paths.parent)
         if growth.splits.max() >= len(self.schema.splits):
             raise Refused("an announced split is not in the schema.")
         if growth.first != n_nodes:
             raise Refused(f"the next node is number {n_nodes}, not {growth.first}.")
-        _check_known(nodes, n_nodes)
-        times = np.bincount(nodes, minlength=n_nodes)
-        if len(again := np.flatnonzero(times > (self._paths.split == NONE))):
-            raise Refused(f"node {again[0]} is split already.")
-        if self._depth[nodes].max() >= MOST_DEPTH:
-            raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
-        if n_nodes + 2 * len(nodes) > MOST_NODES:
+        if n_nodes + 2 * len(growth.nodes) > MOST_NODES:
             raise Refused(f"a study has at most {MOST_NODES} nodes.")
-        return self._paths.grown(nodes, growth.splits)
+        quote = self.ledger.quote(nodes, prices, growth.nodes)
+        if quote.depths[n_nodes:].max() > MOST_DEPTH:
+            raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
+        return self._paths.grown(growth.nodes, growth.splits), quote
 
     def _follow(self, growth: Grow | None, paths: Paths) -> None:
-        """Partition the rows as an announcement says that `_grown` found to be in order."""
+        """Partition the rows as an announcement says that is in order."""
         if growth is None:
             return
-        self._paths, parents = paths, np.repeat(growth.nodes, 2)
-        self._depth = np.concatenate([self._depth, self._depth[parents] + 1])
-        side = np.arange(len(parents), dtype=np.uint64) % np.uint64(2)
-        self._path = np.concatenate([self._path, _mixed(self._path[parents], side)])
-        self._asked = np.concatenate([self._asked, np.zeros((len(parents), len(PURPOSE)), dtype=np.int64)])
+        self._paths = paths
+        self._keys.grow(growth.nodes)
         self._rows.split(growth.nodes, growth.splits)
 
     def _check(self, query: Query) -> None:
@@ -229,10 +221,10 @@ class Holder:
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, store, rows in self._rows.histograms(query.nodes):
             scores = self._rows.scores(store, rows, numbers[batch])
-            undecided = self._paths.undecided(query.nodes[batch])
-            if math.inf in epsilons.items:
-                chosen[batch] = best_of(scores, undecided)
+            if math.inf in epsilons.items:  # a split that is decided gains nothing, and none does worse
+                chosen[batch] = scores.argmax(axis=1)
                 continue
+            undecided = self._paths.undecided(query.nodes[batch])
             fixed = to_fixed_point(scores)
             for criterion in set(criteria.items):
                 mine = np.flatnonzero(numbers[batch] == criterion)
@@ -259,20 +251,6 @@ class Holder:
         return self._noise.laplace(
             flat, epsilons.map(lambda epsilon: histograms / Fraction(epsilon)), keys
         ).reshape(counts.shape)
-
-    def _keys(self, nodes: IntArray, kind: type[Query]) -> NDArray[np.uint64]:
-        """A number for each release, by the node's path, the kind of query, and how often it was asked.
-
-        So seeded noise does not depend on the order in which nodes are asked, and never repeats.
-        """
-        if not isinstance(self._noise, SeededNoise):
-            return np.zeros(len(nodes), dtype=np.uint64)  # nobody looks at them
-        purpose = PURPOSE[kind]
-        times = self._asked[nodes, purpose] + _earlier(nodes)
-        np.add.at(self._asked[:, purpose], nodes, 1)
-        return _mixed(
-            self._path[nodes], times.astype(np.uint64) * np.uint64(len(PURPOSE)) + np.uint64(purpose + 2)
-        )
 
 
 def _fraction(epsilon: Epsilon) -> Fraction:
@@ -312,26 +290,3 @@ def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
         CountColumns: (int(schema.n_bins.sum()), n_classes),
     }
     return (len(query.nodes), *a_node[type(query)])
-
-
-def _check_known(nodes: IntArray, n_nodes: int) -> None:
-    if len(unknown := nodes[(nodes < 0) | (nodes >= n_nodes)]):
-        raise Refused(f"node {unknown[0]} does not exist.")
-
-
-def _earlier(nodes: IntArray) -> IntArray:
-    """How often each node was named earlier in the list."""
-    order = np.argsort(nodes, kind="stable")
-    starts = np.flatnonzero(np.diff(nodes[order], prepend=-1))
-    times = np.empty_like(nodes)
-    times[order] = np.arange(len(nodes)) - np.repeat(starts, np.diff(np.append(starts, len(nodes))))
-    return times
-
-
-def _mixed(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64 well-mixed bits of two numbers each (the finaliser of SplitMix64)."""
-    state = (first + np.uint64(0x9E3779B97F4A7C15) * (second + np.uint64(1))).astype(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
-    mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return mixed

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hedgerow.budget import GRAINS, BudgetRule, NodeBudgets, Standing, priced, promise
-from hedgerow.criteria import Criterion, weighted_impurities
+from hedgerow.compiled import compiled
+from hedgerow.criteria import Criterion, split_gains
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
 from hedgerow.learner.private_split import PrivateSplit
-from hedgerow.learner.topdown import ROUNDING, Growth, all_of, half_of, top_down
+from hedgerow.learner.topdown import ROUNDING, FloatArray, Growth, all_of, half_of, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
 from hedgerow.paths import Paths
@@ -35,6 +37,11 @@ class Plan:
     min_gain: float | None = None  # None: what was worth evaluating is split
     neighbours: str = "add-remove"  # `epsilon` is for these in any case; replacing a row costs twice as much
     reasons: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether counts are exact: the baseline without noise."""
+        return math.isinf(self.epsilon)
 
     def explain(self) -> str:
         """What was planned, and why, for people."""
@@ -70,9 +77,10 @@ class Coordinator:
         study = _Study(self._network, schema, plan)
         study.count_all()
         # What a private study has evaluated is paid for, and decides what is left for the labels.
-        at_once = half_of if math.isinf(plan.epsilon) else all_of
+        at_once = half_of if plan.is_exact else all_of
         top_down(study.growth, study.evaluate, study.open_children, plan.max_splits, at_once)
-        study.label()
+        if not plan.is_exact:
+            study.label()
         return study.finish(), study.plan
 
 
@@ -130,12 +138,7 @@ class _Study:
     def _judge(self, nodes: IntArray, rows: IntArray | None) -> None:
         """How much would each split gain, and is it worth a place in the queue?"""
         plan, known = self.plan, self.growth.nodes
-        cells = on_simplex(known["cells"][nodes])
-        impurities = weighted_impurities(
-            np.concatenate([cells, cells.sum(axis=1, keepdims=True)], axis=1), plan.criterion
-        )
-        gains = impurities[:, 2] - impurities[:, 0] - impurities[:, 1]
-        totals = cells.sum(axis=(1, 2))
+        gains, totals = split_gains(on_simplex(known["cells"][nodes]), int(plan.criterion))
         if math.isnan(self._n_rows):
             self._n_rows = max(float(totals[0]), 1.0)
         wanted = np.ones(len(nodes), dtype=bool)
@@ -151,7 +154,11 @@ class _Study:
         children = self.growth.open(nodes)
         known = self.growth.nodes
         self._network.announce(Grow(nodes, known["split"][nodes], int(children[0, 0])))
-        parents, cells, noise = known["counts"][nodes], known["cells"][nodes], known["cell_noise"][nodes]
+        cells, noise = known["cells"][nodes], known["cell_noise"][nodes]
+        if self.plan.is_exact:
+            known["counts"][children] = cells
+            return children
+        parents = known["counts"][nodes]
         counts, variances = reconcile(parents, known["variance"][nodes], cells, noise)
         promises = promise(known["promise"][nodes], on_simplex(parents), on_simplex(counts), variances)
         known["counts"][children], known["variance"][children] = counts, variances[:, None]
@@ -168,11 +175,11 @@ class _Study:
 
     def finish(self) -> Tree:
         """Reconcile all that was released and assemble the tree."""
-        if math.isinf(self.plan.epsilon):
-            tree = assemble(self.growth, self._schema)
-            return replace(tree, noise=np.zeros(len(tree.split)))
-        least_squares(self.growth)
-        smooth(self.growth)
+        if self.plan.is_exact:
+            self.growth.nodes["variance"] = 0.0
+        else:
+            least_squares(self.growth)
+            smooth(self.growth)
         return assemble(self.growth, self._schema)
 
     def _measure(self, nodes: IntArray, grains: IntArray) -> None:
@@ -195,24 +202,22 @@ def sum_answers(answers: Sequence[IntArray]) -> IntArray:
 
 def assemble(growth: Growth, schema: Schema) -> Tree:
     """The finished tree, depth first; an inner node's counts are the sums of its leaves'."""
-    nodes = growth.nodes
+    order = growth.depth_first()
+    nodes, place = growth.nodes[order], np.empty(len(growth.nodes), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    split, left, right = (
+        np.where(nodes["is_split"], values, LEAF).astype(np.int32)
+        for values in (nodes["split"], place[nodes["child"]], place[nodes["child"] + 1])
+    )
     counts = on_simplex(nodes["counts"]).copy()
-    size, place = np.ones(len(nodes), dtype=np.int64), np.zeros(len(nodes), dtype=np.int64)
-    families = [
-        (parents[inner], children[inner])
-        for parents, children in growth.families()
-        if len(inner := np.flatnonzero(nodes["is_split"][parents]))
-    ]
-    for parents, children in reversed(families):
-        size[parents] += size[children].sum(axis=1)
-        counts[parents] = counts[children].sum(axis=1)
-    for parents, children in families:
-        place[children[:, 0]] = place[parents] + 1
-        place[children[:, 1]] = place[parents] + 1 + size[children[:, 0]]
-    split, left, right = np.full((3, size[ROOT]), LEAF, dtype=np.int32)
-    for parents, children in families:
-        split[place[parents]] = nodes["split"][parents]
-        left[place[parents]], right[place[parents]] = place[children].T
-    in_tree = np.concatenate([[ROOT], *(children.ravel() for _, children in families)])
-    order = in_tree[np.argsort(place[in_tree])]
-    return Tree(schema, split, left, right, counts[order], np.sqrt(nodes["variance"][order]))
+    _add_up(left, right, counts)
+    return Tree(schema, split, left, right, counts, np.sqrt(nodes["variance"]))
+
+
+@compiled
+def _add_up(left: NDArray[np.int32], right: NDArray[np.int32], counts: FloatArray) -> None:
+    """Set inner nodes' counts to their children's sums; those come later in the order."""
+    for node in range(len(left) - 1, -1, -1):
+        if left[node] != LEAF:
+            for a in range(counts.shape[1]):
+                counts[node, a] = counts[left[node], a] + counts[right[node], a]

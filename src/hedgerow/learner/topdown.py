@@ -53,7 +53,7 @@ class Growth:
                 ("is_split", np.bool_),
             ]
         )
-        self._records = np.zeros(256, kind)
+        self._records = _unborn(256, kind)
         self._n_nodes = 0
         root = self._born(1)
         root["parent"], root["depth"], root["left"], root["promise"] = NONE, 1, budget, 1.0
@@ -77,11 +77,8 @@ class Growth:
     def _born(self, n: int) -> NDArray[Any]:
         first, self._n_nodes = self._n_nodes, self._n_nodes + n
         if self._n_nodes > len(self._records):
-            room = np.zeros(self._n_nodes, self._records.dtype)
-            self._records = np.concatenate([self._records, room])
-        born = self._records[first : self._n_nodes]
-        born["child"] = born["split"] = NONE
-        return born
+            self._records = np.concatenate([self._records, _unborn(self._n_nodes, self._records.dtype)])
+        return self._records[first : self._n_nodes]
 
     def leaves(self) -> IntArray:
         """The leaves of the tree."""
@@ -103,12 +100,23 @@ class Growth:
             if len(parents):
                 yield parents, child[child != NONE][:, None] + np.arange(2)
 
+    def depth_first(self) -> IntArray:
+        """The nodes of the tree, each before its children and a left child with all below it before the right one."""
+        order: IntArray = _depth_first(self.nodes["child"], self.nodes["is_split"])
+        return order
+
     def affordable(self) -> IntArray:
         """What every path through each node has left; nodes below, evaluated ahead of need, have spent too."""
         least = self.nodes["left"].copy()
         for parents, children in self.families(top_down=False):
             least[parents] = np.minimum(least[parents], least[children].min(axis=1))
         return least
+
+
+def _unborn(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
+    records = np.zeros(n, kind)
+    records["child"] = records["split"] = NONE
+    return records
 
 
 def all_of(n_left: int) -> int:
@@ -146,6 +154,21 @@ def top_down(
             return
         wave = wave[: at_once(max_splits - len(chosen) + len(wave))]
         evaluate(open_children(wave).ravel())
+
+
+@compiled
+def _depth_first(child: IntArray, is_split: NDArray[np.bool_]) -> IntArray:
+    order, waiting = np.empty(len(child), np.int64), np.empty(len(child), np.int64)
+    waiting[0] = ROOT
+    n_waiting, n_done = 1, 0
+    while n_waiting:
+        n_waiting -= 1
+        node = order[n_done] = waiting[n_waiting]
+        n_done += 1
+        if is_split[node]:
+            waiting[n_waiting], waiting[n_waiting + 1] = child[node] + 1, child[node]
+            n_waiting += 2
+    return order[:n_done]
 
 
 @compiled

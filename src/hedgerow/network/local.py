@@ -1,29 +1,27 @@
-"""The network of one process: the same bytes as on a wire, handed over directly."""
+"""The network of one process: nothing lies between the coordinator and the holders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hedgerow.errors import Refused
-from hedgerow.holder.desk import Desk
-from hedgerow.messages import Grow, Query, Refusal, Request, from_bytes, to_bytes
+from hedgerow.holder.holder import Holder
+from hedgerow.messages import Answer, Grow, Query, Request, to_bytes
 from hedgerow.network import Traffic, joined
 from hedgerow.repeated import IntArray
 
 
 class LocalNetwork:
-    """Data holders in this process, each behind its desk."""
+    """Data holders in this process; the bytes of its traffic are what would have gone over a wire."""
 
-    def __init__(self, desks: Sequence[Desk], study: str) -> None:
-        self._desks = list(desks)
-        self._study = study
+    def __init__(self, holders: Sequence[Holder]) -> None:
+        self._holders = holders
         self._growth: Grow | None = None
-        self.traffic = Traffic(holders=len(self._desks))
+        self.traffic = Traffic(holders=len(holders))
 
     @property
     def n_holders(self) -> int:
         """See `Network.n_holders`."""
-        return len(self._desks)
+        return len(self._holders)
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
@@ -31,18 +29,11 @@ class LocalNetwork:
 
     def ask(self, query: Query) -> list[IntArray]:
         """See `Network.ask`."""
-        identifier = f"round-{self.traffic.rounds}"
-        sent = to_bytes(Request(self._study, identifier, self._growth, query))
-        self._growth = None
-        self.traffic.rounds += 1
-        return [self._exchange(desk, sent) for desk in self._desks]
-
-    def _exchange(self, desk: Desk, sent: bytes) -> IntArray:
-        received = desk.handle(sent)
-        self.traffic.bytes_sent += len(sent)
-        self.traffic.bytes_received += len(received)
-        message = from_bytes(received)
-        if isinstance(message, Refusal):
-            raise Refused(message.reason)
-        assert not isinstance(message, Request)
-        return message.values
+        growth, self._growth = self._growth, None
+        answers = [holder.answer(query, growth) for holder in self._holders]
+        traffic = self.traffic
+        name = "fit", f"round-{traffic.rounds}"
+        traffic.rounds += 1
+        traffic.bytes_sent += len(answers) * len(to_bytes(Request(*name, growth, query)))
+        traffic.bytes_received += sum(len(to_bytes(Answer(*name, each))) for each in answers)
+        return answers

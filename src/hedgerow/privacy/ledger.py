@@ -182,8 +182,7 @@ class Ledger:
         if divided is None:
             divided = np.empty(0, dtype=np.int64)
         children = self._divide(divided)
-        if not _are_among(parts, len(children)):
-            raise Refused("nothing is released about a part that is unknown.")
+        _check_known(parts, len(children))
         costs = [self._cost(price.epsilons, len(parts)) for price in prices]
         each = [epsilon for cost in costs for epsilon in cost.items]
         finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
@@ -199,17 +198,17 @@ class Ledger:
         most = int(self._sums.max()) * finer + sum(max(u, default=0) for u in units) * len(reached)
         kind: Any = np.int64 if max(most, finer) < 2**63 else object
         parents = np.repeat(divided, 2)
-        sums = self._sums.astype(kind) * finer
-        sums = np.concatenate([sums, sums[parents]])
+        sums = np.concatenate([self._sums, self._sums[parents]]).astype(kind, copy=False) * finer
         depths = np.concatenate([self._depths, self._depths[parents] + 1])
         for cost, in_units in zip(costs, units, strict=True):
-            np.add.at(sums, reached, np.array(in_units, dtype=kind)[cost.which[payer]])
+            if any(in_units):
+                np.add.at(sums, reached, np.array(in_units, dtype=kind)[cost.which[payer]])
 
         spent = self._spent
         if len(reached):
-            total: Epsilon = Fraction(int(sums[reached].max()), unit)
-            if len(finite) < len(each):
-                total = math.inf
+            total: Epsilon = math.inf
+            if len(finite) == len(each):
+                total = Fraction(int(sums[reached].max()), unit)
             if total > self.grant:
                 what = " and ".join(price.what for price in prices)
                 raise BudgetExceeded(
@@ -225,13 +224,14 @@ class Ledger:
 
     def _divide(self, divided: IntArray) -> IntArray:
         """The first child of every part, old and new; only old parts are divided, and only once."""
-        n_parts = len(self._children)
-        if not _are_among(divided, n_parts):
-            raise Refused("a part that is unknown cannot be divided.")
-        if (self._children[divided] != NONE).any() or np.bincount(divided).max(initial=0) > 1:
-            raise Refused("a part is divided once only.")
+        n_parts, first = len(self._children), 2 * np.arange(len(divided)) + len(self._children)
+        _check_known(divided, n_parts)
         children = np.concatenate([self._children, np.full(2 * len(divided), NONE)])
-        children[divided] = n_parts + 2 * np.arange(len(divided))
+        again = children[divided] != NONE
+        children[divided] = first
+        again |= children[divided] != first  # named twice here: the last one counts
+        if again.any():
+            raise Refused(f"node {divided[again].min()} is split already.")
         return children
 
     def _cost(self, epsilons: Sequence[Epsilon], n_parts: int) -> Repeated[Epsilon]:
@@ -276,8 +276,9 @@ def _reached(parts: IntArray, children: IntArray) -> tuple[IntArray, IntArray]:
     return np.concatenate(payers), np.repeat(np.arange(len(parts)), [len(each) for each in payers])
 
 
-def _are_among(parts: IntArray, n: int) -> bool:
-    return not len(parts) or (int(parts.min()) >= 0 and int(parts.max()) < n)
+def _check_known(parts: IntArray, n: int) -> None:
+    if len(unknown := parts[(parts < 0) | (parts >= n)]):
+        raise Refused(f"node {unknown[0]} does not exist.")
 
 
 def _exact(epsilon: Epsilon) -> Epsilon:

@@ -139,7 +139,7 @@ class ReportNoisyMax:
             noisy = scores
         else:
             noisy = noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys)
-        chosen: NDArray[np.int64] = best_of(noisy, among)
+        chosen: NDArray[np.int64] = _best_of(noisy, among)
         return chosen
 
 
@@ -180,13 +180,18 @@ def _checked(
 
 
 @compiled
-def best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The candidate of the highest score, the first of equals: [node]. Not private."""
-    best = np.full(len(scores), -1)
+def _best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The candidate of the highest score, the first of equals: [node], which has one. Not private."""
+    best = np.empty(len(scores), np.int64)
     for i in range(len(scores)):
-        for j in range(scores.shape[1]):
-            if candidates[i, j] and (best[i] < 0 or scores[i, j] > scores[i, best[i]]):
-                best[i] = j
+        place = 0
+        while place + 1 < scores.shape[1] and not candidates[i, place]:
+            place += 1
+        highest = scores[i, place]
+        for j in range(place + 1, scores.shape[1]):
+            if candidates[i, j] & (scores[i, j] > highest):
+                place, highest = j, scores[i, j]
+        best[i] = place
     return best
 
 
@@ -203,7 +208,7 @@ def _flip(
     epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
     chosen: NDArray[np.int64]
     if isinstance(noise, NoNoise):
-        chosen = best_of(scores, among)
+        chosen = _best_of(scores, among)
         return chosen
     scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
     ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
