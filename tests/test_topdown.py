@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hedgerow import Categorical, Numeric, PrivateTreeClassifier, Schema
 from hedgerow.criteria import Criterion, weighted_impurities
-from hedgerow.learner.topdown import all_of, half_of, top_down
+from hedgerow.learner.topdown import all_of, third_of, top_down
 from hedgerow.network.local import LocalNetwork
 
 ROUNDING = 1e-12
@@ -126,7 +126,7 @@ def test_a_larger_table_gives_the_same_tree_both_ways(made_up, max_splits):
 
 def test_waves_that_hold_half_back_evaluate_less_in_as_many_rounds(made_up, monkeypatch):
     made, opened, trees = made_up(12, 20_000, 3, 8), [], []
-    for at_once in (half_of, all_of):
+    for at_once in (third_of, all_of):
 
         def counted(growth, evaluate, open_children, max_splits, _, at_once=at_once):
             waves = []

@@ -73,6 +73,10 @@ class NodeBudgets:
         """All of it."""
         return self.select + self.count + self.weigh
 
+    def only(self, inner: NDArray[np.bool_]) -> NodeBudgets:
+        """The same, but the other nodes are to be leaves."""
+        return NodeBudgets(self.criterion, self.select * inner, self.count, self.weigh)
+
     def at(self, nodes: IntArray) -> NodeBudgets:
         """The budgets of some of the nodes, by place."""
         return NodeBudgets(self.criterion[nodes], self.select[nodes], self.count[nodes], self.weigh[nodes])

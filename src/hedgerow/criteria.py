@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> float
             return k / (k - 1)
 
 
+@lru_cache(maxsize=1024)  # asked for in every round
 def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> int:
     """The range, in units, of the changes that one row makes to the scores -F(left) - F(right) of all splits.
 

@@ -112,11 +112,12 @@ class Holder:
         Changes nothing, so that a request is written down, or refused, as a whole.
         """
         self._check(query)
-        paths, quote = self._quote(growth, query.nodes, prices_of(query))
+        prices = prices_of(query)
+        paths, quote = self._quote(growth, query.nodes, prices)
         if isinstance(query, Nominate) and not (divisible := paths.divisible(query.nodes)).all():
             node = query.nodes[~divisible].min()
             raise Refused(f"node {node} cannot be divided: its path decides every split.")
-        self._check_scale(query)
+        self._check_scale(query, prices)
         return Considered(growth, paths, query, quote)
 
     def charge(self, considered: Considered) -> Charged:
@@ -168,9 +169,9 @@ class Holder:
         if 16 * math.prod(shape_of(query, self.schema)) > MOST_BYTES:
             raise Refused("the answer would be too long for a message; ask about fewer nodes at a time.")
 
-    def _check_scale(self, query: Query) -> None:
+    def _check_scale(self, query: Query, prices: Sequence[Price]) -> None:
         """Refuse an epsilon so small that no sampler, or no message, could hold the noise."""
-        for kind, price in zip(releases_of(query), prices_of(query), strict=True):
+        for kind, price in zip(releases_of(query), prices, strict=True):
             sensitivity, largest = self._histograms(kind), LARGEST_NOISE
             if isinstance(query, Nominate) and kind is Nominate:
                 n_classes, n_rows = self.schema.n_classes, self._max_rows
@@ -287,6 +288,6 @@ def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
         NominateAndCount: (1 + 2 * n_classes,),
         CountCells: (2, n_classes),
         CountSplits: (len(schema.splits), 2, n_classes),
-        CountColumns: (int(schema.n_bins.sum()), n_classes),
+        CountColumns: (int(schema.bin_start[-1]), n_classes),
     }
     return (len(query.nodes), *a_node[type(query)])

@@ -14,7 +14,7 @@ from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, split_gains
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
 from hedgerow.learner.private_split import PrivateSplit
-from hedgerow.learner.topdown import ROUNDING, FloatArray, Growth, all_of, half_of, top_down
+from hedgerow.learner.topdown import ROUNDING, FloatArray, Growth, all_of, third_of, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
 from hedgerow.paths import Paths
@@ -63,7 +63,7 @@ class Plan:
             inner &= nodes.depth <= self.max_depth
         if self.min_weight > 0 and n_rows > 0:
             inner &= nodes.counts.sum(axis=1) >= self.min_weight * n_rows
-        return replace(budgets, select=np.where(inner, budgets.select, 0))
+        return budgets.only(inner)
 
 
 class Coordinator:
@@ -77,7 +77,7 @@ class Coordinator:
         study = _Study(self._network, schema, plan)
         study.count_all()
         # What a private study has evaluated is paid for, and decides what is left for the labels.
-        at_once = half_of if plan.is_exact else all_of
+        at_once = third_of if plan.is_exact else all_of
         top_down(study.growth, study.evaluate, study.open_children, plan.max_splits, at_once)
         if not plan.is_exact:
             study.label()

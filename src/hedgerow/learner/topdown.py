@@ -22,7 +22,7 @@ from hedgerow.repeated import IntArray
 FloatArray = NDArray[np.float64]
 
 NONE = -1
-WORTH_A_ROUND = 32  # nodes
+WORTH_A_ROUND = 64  # nodes
 ROUNDING = 1e-12  # a gain below this is the rounding error of an impurity
 
 
@@ -124,9 +124,9 @@ def all_of(n_left: int) -> int:
     return n_left
 
 
-def half_of(n_left: int) -> int:
-    """Half of the splits are left to nodes that the wave makes known: about as many rounds, fewer nodes in vain."""
-    return max(WORTH_A_ROUND, n_left // 2)
+def third_of(n_left: int) -> int:
+    """Most splits are left to nodes that the wave makes known: about as many rounds, fewer nodes in vain."""
+    return max(WORTH_A_ROUND, n_left // 3)
 
 
 def top_down(

@@ -26,12 +26,11 @@ class Traffic:
     bytes_received: int = 0
 
     def __str__(self) -> str:
-        per_round = max(self.rounds * self.holders, 1)
-        return (
-            f"{self.rounds} rounds with {self.holders} holder{'s' if self.holders != 1 else ''}; a round sends "
-            f"{self.bytes_sent / per_round:.0f} bytes to each holder and brings back "
-            f"{self.bytes_received / per_round:.0f}"
-        )
+        rounds = f"{self.rounds} rounds with {self.holders} holder{'s' if self.holders != 1 else ''}"
+        if not self.bytes_sent:
+            return rounds
+        sent, received = (n / self.rounds / self.holders for n in (self.bytes_sent, self.bytes_received))
+        return f"{rounds}; a round sends {sent:.0f} bytes to each holder and brings back {received:.0f}"
 
 
 class Network(Protocol):

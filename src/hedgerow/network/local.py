@@ -11,7 +11,10 @@ from hedgerow.repeated import IntArray
 
 
 class LocalNetwork:
-    """Data holders in this process; the bytes of its traffic are what would have gone over a wire."""
+    """Data holders in this process.
+
+    The bytes of its traffic are what would have gone over a wire; a holder that is alone would need none.
+    """
 
     def __init__(self, holders: Sequence[Holder]) -> None:
         self._holders = holders
@@ -31,9 +34,9 @@ class LocalNetwork:
         """See `Network.ask`."""
         growth, self._growth = self._growth, None
         answers = [holder.answer(query, growth) for holder in self._holders]
-        traffic = self.traffic
-        name = "fit", f"round-{traffic.rounds}"
-        traffic.rounds += 1
-        traffic.bytes_sent += len(answers) * len(to_bytes(Request(*name, growth, query)))
-        traffic.bytes_received += sum(len(to_bytes(Answer(*name, each))) for each in answers)
+        if len(answers) > 1:
+            name = "fit", f"round-{self.traffic.rounds}"
+            self.traffic.bytes_sent += len(answers) * len(to_bytes(Request(*name, growth, query)))
+            self.traffic.bytes_received += sum(len(to_bytes(Answer(*name, each))) for each in answers)
+        self.traffic.rounds += 1
         return answers
