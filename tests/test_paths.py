@@ -60,6 +60,10 @@ def test_a_split_is_undecided_if_both_of_its_sides_can_be_reached(schema, seed, 
         expected = [[is_undecided(at, schema, s) for s in range(len(schema.splits))] for at in reachable]
         assert paths.undecided(nodes).tolist() == expected
         assert paths.divisible(nodes).tolist() == [any(row) for row in expected]
+        some = rng.integers(0, len(schema.splits), len(nodes))
+        assert paths.are_undecided(nodes, some).tolist() == [
+            row[s] for row, s in zip(expected, some, strict=True)
+        ]
         choices = [
             (leaf, s)
             for leaf, s in itertools.product(leaves, range(len(schema.splits)))

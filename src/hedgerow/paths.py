@@ -57,6 +57,13 @@ class Paths:
         )
         return found
 
+    def are_undecided(self, nodes: IntArray, splits: IntArray) -> NDArray[np.bool_]:
+        """Whether one split of each node is undecided: [node]."""
+        found: NDArray[np.bool_] = _are_undecided(
+            nodes, splits, self.parent, self.split, self.schema.split_table, self.schema.bin_start
+        )
+        return found
+
     def divisible(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Whether a node has any undecided split: [node]."""
         found: NDArray[np.bool_] = _divisible(
@@ -90,6 +97,27 @@ def _rule_out(nodes, parent, split, rules, split_range, bin_start, undecided):  
 
 
 @compiled
+def _are_undecided(nodes, splits, parent, split, rules, bin_start):  # type: ignore[no-untyped-def]
+    found = np.empty(len(nodes), dtype=np.bool_)
+    reachable = np.empty(bin_start[-1], dtype=np.bool_)
+    for i in range(len(nodes)):
+        column, first, last, also = rules[splits[i]]
+        bins = reachable[bin_start[column] : bin_start[column + 1]]
+        bins[:] = True
+        node = nodes[i]
+        while node > 0:
+            rule = split[parent[node]]
+            if rules[rule, 0] == column:
+                _narrow(bins, rules[rule], node % 2 == 1)
+            node = parent[node]
+        left = bins[first : last + 1].sum()
+        if also >= 0:
+            left += bins[also]
+        found[i] = (left > 0) & (left < bins.sum())
+    return found
+
+
+@compiled
 def _divisible(nodes, parent, split, rules, bin_start):  # type: ignore[no-untyped-def]
     """Whether two bins of a column are reachable: any two are told apart by a split of the column."""
     found = np.zeros(len(nodes), dtype=np.bool_)
@@ -116,16 +144,21 @@ def _reach(node, parent, split, rules, bin_start, reachable, on_path):  # type: 
     reachable[:] = True
     on_path[:] = False
     while node > 0:
-        rule = split[parent[node]]
-        column, first, last, also = rules[rule, 0], rules[rule, 1], rules[rule, 2], rules[rule, 3]
-        on_path[column] = True
-        bins = reachable[bin_start[column] : bin_start[column + 1]]
-        with_missing = also >= 0 and bins[also]
-        if node % 2 == 1:
-            bins[:first] = False
-            bins[last + 1 :] = False
-        else:
-            bins[first : last + 1] = False
-        if with_missing:
-            bins[also] = node % 2 == 1
+        rule = rules[split[parent[node]]]
+        on_path[rule[0]] = True
+        _narrow(reachable[bin_start[rule[0]] : bin_start[rule[0] + 1]], rule, node % 2 == 1)
         node = parent[node]
+
+
+@compiled
+def _narrow(bins, rule, goes_left):  # type: ignore[no-untyped-def]
+    """Keep the bins of a column that are reachable on one side of a split of it."""
+    first, last, also = rule[1], rule[2], rule[3]
+    with_missing = also >= 0 and bins[also]
+    if goes_left:
+        bins[:first] = False
+        bins[last + 1 :] = False
+    else:
+        bins[first : last + 1] = False
+    if with_missing:
+        bins[also] = goes_left

@@ -377,6 +377,20 @@ def test_the_same_question_asked_twice_is_answered_with_other_noise(kind: str) -
 # ---- Exact answers ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("labels", [("no",), ("no", "yes")])
+def test_without_noise_a_node_where_nothing_is_gained_nominates_what_its_path_leaves_open(
+    labels: tuple[str, ...],
+) -> None:
+    """Other holders may gain by it. All splits of a pure node are equal, and the first ones are decided."""
+    asked = holder(table(200, labels=labels), NoNoise(), grant=math.inf)
+    asked.grow(growth(0, 0, 1))  # c == a: neither that nor c == b is open to the left
+    nodes = np.array([1, 2])
+    nominees = asked.answer(Nominate(nodes, [Criterion.gini] * 2, "permute_and_flip", [math.inf] * 2))
+    assert asked._paths.are_undecided(nodes, nominees).all()
+    if len(labels) == 1:
+        assert nominees.tolist() == [2, 1]
+
+
 def test_without_noise_the_answers_are_plain_counts() -> None:
     values, labels = TABLES["full"]
     asked = holder((values, labels), NoNoise(), grant=math.inf)

@@ -33,7 +33,7 @@ from hedgerow.messages import (
 from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger, Price, Quote
 from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
-from hedgerow.privacy.selectors import SELECTORS
+from hedgerow.privacy.selectors import SELECTORS, best_of
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
@@ -222,8 +222,8 @@ class Holder:
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, store, rows in self._rows.histograms(query.nodes):
             scores = self._rows.scores(store, rows, numbers[batch])
-            if math.inf in epsilons.items:  # a split that is decided gains nothing, and none does worse
-                chosen[batch] = scores.argmax(axis=1)
+            if math.inf in epsilons.items:
+                chosen[batch] = self._best(query.nodes[batch], scores)
                 continue
             undecided = self._paths.undecided(query.nodes[batch])
             fixed = to_fixed_point(scores)
@@ -240,6 +240,17 @@ class Holder:
                     undecided[which],
                 )
         return chosen
+
+    def _best(self, nodes: IntArray, scores: NDArray[np.float64]) -> IntArray:
+        """The undecided split of the highest score, the first of equals.
+
+        A decided split gains nothing, so it comes first only where no split gains anything.
+        """
+        best: IntArray = scores.argmax(axis=1)
+        decided = np.flatnonzero(~self._paths.are_undecided(nodes, best))
+        if len(decided):
+            best[decided] = best_of(scores[decided], self._paths.undecided(nodes[decided]))
+        return best
 
     def _noisy(
         self, kind: type[Query], prices: Sequence[Epsilon], keys: NDArray[np.uint64], counts: IntArray

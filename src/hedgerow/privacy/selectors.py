@@ -139,7 +139,7 @@ class ReportNoisyMax:
             noisy = scores
         else:
             noisy = noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys)
-        chosen: NDArray[np.int64] = _best_of(noisy, among)
+        chosen: NDArray[np.int64] = best_of(noisy, among)
         return chosen
 
 
@@ -180,7 +180,7 @@ def _checked(
 
 
 @compiled
-def _best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
+def best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The candidate of the highest score, the first of equals: [node], which has one. Not private."""
     best = np.empty(len(scores), np.int64)
     for i in range(len(scores)):
@@ -208,7 +208,7 @@ def _flip(
     epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
     chosen: NDArray[np.int64]
     if isinstance(noise, NoNoise):
-        chosen = _best_of(scores, among)
+        chosen = best_of(scores, among)
         return chosen
     scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
     ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
