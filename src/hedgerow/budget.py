@@ -37,12 +37,8 @@ def priced(grains: IntArray, epsilon: Epsilon) -> Repeated[Epsilon]:
     """So many grains of epsilon each."""
     if math.isinf(epsilon):
         return Repeated([epsilon], np.zeros(len(grains), dtype=np.int64))
-    return Repeated.of_numbers(grains, lambda n: _price(n, epsilon))
-
-
-@lru_cache(maxsize=4096)
-def _price(grains: int, epsilon: Epsilon) -> Epsilon:
-    return epsilon * Fraction(grains, GRAINS)
+    whole = Fraction(epsilon)
+    return Repeated.of_numbers(grains, lambda n: Fraction(n * whole.numerator, GRAINS * whole.denominator))
 
 
 @dataclass(frozen=True)
@@ -368,12 +364,12 @@ def promise(above: FloatArray, counts: FloatArray, children: FloatArray, varianc
 @compiled
 def _levels(ratios: FloatArray, growth: float) -> FloatArray:
     """The r with r growth**r = ratio, by bisection."""
-    out = np.empty(len(ratios))
+    out, exponent = np.empty(len(ratios)), np.log(growth)
     for i in range(len(ratios)):
         low, high = 0.0, 64.0
         while high - low > 1e-6:
             middle = (low + high) / 2
-            if middle * growth**middle < ratios[i]:
+            if middle * np.exp(exponent * middle) < ratios[i]:
                 low = middle
             else:
                 high = middle

@@ -149,7 +149,10 @@ def rounding_error(n_classes: int, max_rows: int) -> float:
     return 64 * (n_classes + 4) * max_rows * 2.0**-53
 
 
+@compiled
 def to_fixed_point(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Scores in units of 2**-10, rounded down."""
-    units = scores * 2.0**FRACTION_BITS
-    return np.floor(units, out=units).astype(np.int64)
+    units = np.empty(scores.shape, np.int64)
+    for i in range(scores.size):
+        units.flat[i] = np.int64(np.floor(scores.flat[i] * 2.0**FRACTION_BITS))
+    return units

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 IntArray = NDArray[np.int64]
 Epsilon = Fraction | float  # a float only for infinity
 
@@ -44,9 +45,11 @@ class Repeated(Sequence[T], Generic[T]):
         """`item(number)` for each number; different numbers make different items."""
         if len(numbers) and (numbers == numbers[0]).all():
             return cls.one(item(int(numbers[0])), len(numbers))
-        place: dict[int, int] = {}
-        which = [place.setdefault(number, len(place)) for number in numbers.tolist()]
-        return cls([item(number) for number in place], np.array(which, dtype=np.int64))
+        distinct, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # as in `of`
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return cls([item(number) for number in distinct[order].tolist()], place[which])
 
     @classmethod
     def one(cls, item: T | Repeated[T], n: int) -> Repeated[T]:
@@ -60,6 +63,14 @@ class Repeated(Sequence[T], Generic[T]):
     def map(self, function: Callable[[T], U]) -> Repeated[U]:
         """`function` of the item at each place, called once an item."""
         return Repeated([function(item) for item in self.items], self.which)
+
+    def times(self, other: Repeated[U], function: Callable[[T, U], V]) -> Repeated[V]:
+        """`function` of both items at each place, called once a pair of items that stand at the same place."""
+        n_others = len(other.items)
+        return Repeated.of_numbers(
+            self.which * n_others + other.which,
+            lambda pair: function(self.items[pair // n_others], other.items[pair % n_others]),
+        )
 
     def each(self, function: Callable[[T], float]) -> NDArray[np.float64]:
         """The same, as an array of numbers."""

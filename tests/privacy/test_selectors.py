@@ -230,10 +230,18 @@ def test_changes_in_both_directions_would_cost_more_than_epsilon(name: str) -> N
     ],
 )
 def test_bernoulli_exp_succeeds_with_its_exact_probability(gap: int, ratio: Fraction) -> None:
-    tape, trials = tape_of(SeededNoise(30), gap), 50_000
-    successes = sum(read(tape, bernoulli_exp, gap, ratio.numerator, ratio.denominator) for _ in range(trials))
-    exact = math.exp(-gap * ratio)
-    assert stats.binomtest(successes, trials, exact).pvalue > FALSE_ALARM
+    """And draws the same from the same words, whether it divides before the first trial or after it."""
+    trials, never = 50_000, 2**63 - 1
+    early = ratio.denominator // ratio.numerator + 1
+    drawn, position = [], []
+    for whole_from in (early, never):
+        tape = tape_of(SeededNoise(30), gap)
+        arguments = gap, ratio.numerator, ratio.denominator, whole_from
+        drawn.append([read(tape, bernoulli_exp, *arguments) for _ in range(trials)])
+        position.append(tape.position)
+    assert drawn[0] == drawn[1]
+    assert position[0] == position[1]
+    assert stats.binomtest(sum(drawn[0]), trials, math.exp(-gap * ratio)).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10, 12 * 53, 3 * 2**61])

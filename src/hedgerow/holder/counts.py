@@ -170,7 +170,10 @@ class GroupedRows:
     def label_counts(self, nodes: IntArray) -> IntArray:
         """Class counts of each node: [node, class]."""
         out = np.zeros((len(nodes), self.schema.n_classes), dtype=np.int64)
-        ranges = self._ranges[nodes]
+        ranges, rows = self._ranges[nodes], self._row[nodes]
+        is_stored = rows != NONE  # then the bins of the first column have every row once
+        out[is_stored] = self._store[rows[is_stored], :, : self.schema.n_bins[0]].sum(axis=2)
+        ranges[is_stored] = 0
         share(
             lambda tickets: _count_labels(self._order, self._label_bits, ranges, tickets, out),
             int((ranges[:, 1] - ranges[:, 0]).sum()) // ROWS_TO_PARTITION,
@@ -458,7 +461,7 @@ def _count_labels(order, label_bits, ranges, tickets, out):  # type: ignore[no-u
         counts[:] = 0
         for j in range(ranges[i, 0], ranges[i, 1]):
             counts[j & 3, np.uint64(order[j]) & labels] += 1
-        out[i] = counts[0] + counts[1] + counts[2] + counts[3]
+        out[i] += counts[0] + counts[1] + counts[2] + counts[3]
 
 
 @compiled

@@ -215,30 +215,24 @@ class Holder:
 
         Which they are is public (docs/privacy.md, selection).
         """
-        selector = SELECTORS[query.selector]
-        n_classes = self._rows.schema.n_classes
+        selector, n_classes = SELECTORS[query.selector], self._rows.schema.n_classes
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
+        sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, store, rows in self._rows.histograms(query.nodes):
             scores = self._rows.scores(store, rows, numbers[batch])
             if math.inf in epsilons.items:
                 chosen[batch] = self._best(query.nodes[batch], scores)
                 continue
-            undecided = self._paths.undecided(query.nodes[batch])
-            fixed = to_fixed_point(scores)
-            for criterion in set(criteria.items):
-                mine = np.flatnonzero(numbers[batch] == criterion)
-                which = slice(None) if len(mine) == len(batch) else mine  # all of them are not copied
-                here = batch[which]
-                chosen[here] = selector.select(
-                    fixed[which],
-                    score_sensitivity(criterion, n_classes, self._max_rows),
-                    epsilons.at(here).map(_fraction),
-                    self._noise,
-                    keys[here],
-                    undecided[which],
-                )
+            chosen[batch] = selector.select(
+                to_fixed_point(scores),
+                sensitivities.at(batch),
+                epsilons.at(batch).map(_fraction),
+                self._noise,
+                keys[batch],
+                self._paths.undecided(query.nodes[batch]),
+            )
         return chosen
 
     def _best(self, nodes: IntArray, scores: NDArray[np.float64]) -> IntArray:
@@ -261,12 +255,12 @@ class Holder:
             return counts
         flat = counts.reshape(len(counts), -1)
         return self._noise.laplace(
-            flat, epsilons.map(lambda epsilon: histograms / Fraction(epsilon)), keys
+            flat, epsilons.map(lambda epsilon: histograms / _fraction(epsilon)), keys
         ).reshape(counts.shape)
 
 
 def _fraction(epsilon: Epsilon) -> Fraction:
-    return Fraction(epsilon)
+    return epsilon if isinstance(epsilon, Fraction) else Fraction(epsilon)
 
 
 def releases_of(query: Query) -> tuple[type[Query], ...]:

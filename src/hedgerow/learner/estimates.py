@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
 from hedgerow.learner.topdown import NONE, FloatArray, Growth
+from hedgerow.repeated import IntArray
 
 EXACT = 1e-12  # the variance that stands for none: a weight must be finite
 
 
-@lru_cache(maxsize=1024)
 def laplace_variance(epsilon: Fraction | float) -> float:
     """The variance of discrete Laplace noise of scale 1 / epsilon."""
     decay = math.exp(-float(epsilon))
@@ -70,23 +69,43 @@ def least_squares(growth: Growth) -> None:
     nodes["counts"], nodes["variance"] = nodes["measured"], nodes["noise"]
     # What a node and all below it say about it: its cells, if it was evaluated but has no children.
     tips = np.flatnonzero((nodes["child"] == NONE) & (nodes["split"] != NONE))
-    _combine_at(growth, tips, nodes["cells"][tips].sum(axis=1), 2 * nodes["cell_noise"][tips])
-    for parents, children in growth.families(top_down=False):
-        _combine_at(
-            growth, parents, nodes["counts"][children].sum(axis=1), nodes["variance"][children].sum(axis=1)
-        )
-    for parents, children in growth.families():  # what the nodes above add to that
-        counts, variance = nodes["counts"][children], nodes["variance"][children]
-        lack = nodes["counts"][parents] - counts.sum(axis=1)
-        share = variance / variance.sum(axis=1, keepdims=True)
-        nodes["counts"][children] = counts + share[:, :, None] * lack[:, None, :]
-
-
-def _combine_at(growth: Growth, at: NDArray[np.int64], counts: FloatArray, variance: FloatArray) -> None:
-    nodes = growth.nodes
-    nodes["counts"][at], nodes["variance"][at] = combine(
-        nodes["counts"][at], nodes["variance"][at], counts, variance
+    nodes["counts"][tips], nodes["variance"][tips] = combine(
+        nodes["counts"][tips],
+        nodes["variance"][tips],
+        nodes["cells"][tips].sum(axis=1),
+        2 * nodes["cell_noise"][tips],
     )
+    _gather(nodes["child"], nodes["counts"], nodes["variance"])
+    _spread(nodes["child"], nodes["counts"], nodes["variance"])
+
+
+@compiled
+def _gather(child: IntArray, counts: FloatArray, variance: FloatArray) -> None:
+    """Combine what is known of each node with the sums of its children, which come later: see `combine`."""
+    for node in range(len(child) - 1, -1, -1):
+        if child[node] == NONE:
+            continue
+        left, right = child[node], child[node] + 1
+        own, below = variance[node], variance[left] + variance[right]
+        share = below / (own + below)
+        for a in range(counts.shape[1]):
+            summed = counts[left, a] + counts[right, a]
+            counts[node, a] = summed + share * (counts[node, a] - summed)
+        variance[node] = share * own if np.isfinite(own) else below
+
+
+@compiled
+def _spread(child: IntArray, counts: FloatArray, variance: FloatArray) -> None:
+    """Divide what children lack of their parent's counts between them, by their variances."""
+    for node in range(len(child)):
+        if child[node] == NONE:
+            continue
+        left, right = child[node], child[node] + 1
+        both = variance[left] + variance[right]
+        for a in range(counts.shape[1]):
+            lack = counts[node, a] - (counts[left, a] + counts[right, a])
+            counts[left, a] += variance[left] / both * lack
+            counts[right, a] += variance[right] / both * lack
 
 
 def smooth(growth: Growth) -> None:
@@ -97,12 +116,18 @@ def smooth(growth: Growth) -> None:
     """
     nodes = growth.nodes
     counts = on_simplex(nodes["counts"])
-    borrowed = np.sqrt(nodes["variance"])
-    total = counts.sum(axis=1)
-    shares = np.empty_like(counts)
-    for level in growth.levels():
-        parent = nodes["parent"][level]
-        above = np.where((parent == NONE)[:, None], 1 / counts.shape[1], shares[parent])
-        rows = total[level] + borrowed[level]
-        shares[level] = (counts[level] + borrowed[level, None] * above) / rows[:, None]
+    total, shares = counts.sum(axis=1), np.empty_like(counts)
+    _blend(nodes["parent"], counts, total, np.sqrt(nodes["variance"]), shares)
     nodes["counts"] = shares * np.maximum(total, 1.0)[:, None]
+
+
+@compiled
+def _blend(
+    parent: IntArray, counts: FloatArray, total: FloatArray, borrowed: FloatArray, shares: FloatArray
+) -> None:
+    """Class shares of nodes, each after its parent, of which `borrowed` rows come from there."""
+    n_classes = counts.shape[1]
+    for node in range(len(parent)):
+        for a in range(n_classes):
+            above = 1 / n_classes if parent[node] == NONE else shares[parent[node], a]
+            shares[node, a] = (counts[node, a] + borrowed[node] * above) / (total[node] + borrowed[node])

@@ -9,7 +9,7 @@ grows, in about as many rounds as it is deep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ FloatArray = NDArray[np.float64]
 
 NONE = -1
 WORTH_A_ROUND = 64  # nodes
+ROOM = 2**17  # bytes of records to begin with
 ROUNDING = 1e-12  # a gain below this is the rounding error of an impurity
 
 
@@ -53,7 +54,7 @@ class Growth:
                 ("is_split", np.bool_),
             ]
         )
-        self._records = _unborn(256, kind)
+        self._records = _unborn(max(256, ROOM // kind.itemsize), kind)
         self._n_nodes = 0
         root = self._born(1)
         root["parent"], root["depth"], root["left"], root["promise"] = NONE, 1, budget, 1.0
@@ -86,20 +87,6 @@ class Growth:
         in_tree = (nodes["parent"] == NONE) | nodes["is_split"][nodes["parent"]]
         return np.flatnonzero(in_tree & ~nodes["is_split"])
 
-    def levels(self) -> list[IntArray]:
-        """All nodes, depth by depth."""
-        depth = self.nodes["depth"]
-        return [np.flatnonzero(depth == d) for d in range(1, int(depth.max()) + 1)]
-
-    def families(self, top_down: bool = True) -> Iterator[tuple[IntArray, IntArray]]:
-        """The nodes of each depth that have children, and those [node, side]."""
-        levels = self.levels()
-        for level in levels if top_down else reversed(levels):
-            child = self.nodes["child"][level]
-            parents = level[child != NONE]
-            if len(parents):
-                yield parents, child[child != NONE][:, None] + np.arange(2)
-
     def depth_first(self) -> IntArray:
         """The nodes of the tree, each before its children and a left child with all below it before the right one."""
         order: IntArray = _depth_first(self.nodes["child"], self.nodes["is_split"])
@@ -108,8 +95,7 @@ class Growth:
     def affordable(self) -> IntArray:
         """What every path through each node has left; nodes below, evaluated ahead of need, have spent too."""
         least = self.nodes["left"].copy()
-        for parents, children in self.families(top_down=False):
-            least[parents] = np.minimum(least[parents], least[children].min(axis=1))
+        _pass_up(self.nodes["parent"], least)
         return least
 
 
@@ -145,15 +131,21 @@ def top_down(
     evaluate(np.array([ROOT]))
     while True:
         known = growth.nodes
-        chosen = _best_first(
-            known["gain"], known["wanted"], known["depth"], known["parent"], known["child"], max_splits
-        )
-        wave = chosen[known["child"][chosen] == NONE]
+        gain, child = known["gain"].copy(), known["child"].copy()  # nearer to each other than the records are
+        chosen = _best_first(gain, known["wanted"], known["depth"], known["parent"], child, max_splits)
+        wave = chosen[child[chosen] == NONE]
         if not len(wave):
             known["is_split"][chosen] = True
             return
         wave = wave[: at_once(max_splits - len(chosen) + len(wave))]
         evaluate(open_children(wave).ravel())
+
+
+@compiled
+def _pass_up(parent: IntArray, least: IntArray) -> None:
+    """Children come after their parents."""
+    for node in range(len(parent) - 1, 0, -1):
+        least[parent[node]] = min(least[parent[node]], least[node])
 
 
 @compiled

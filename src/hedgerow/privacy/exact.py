@@ -62,23 +62,35 @@ def bernoulli_exp_fraction(
 
 @compiled
 def bernoulli_exp(
-    words: NDArray[np.uint64], position: int, gap: int, numerator: int, denominator: int
+    words: NDArray[np.uint64], position: int, gap: int, numerator: int, denominator: int, whole_from: int
 ) -> Draw:
     """1 with probability exp(-gap * numerator / denominator), else 0; numerator * denominator <= 2**62.
 
     With gap = rounds * denominator + rest the exponent is rounds * numerator + rest * numerator / denominator.
     Its whole part is that many successes of Bernoulli(exp(-1)) in a row: no exponent is too large, no
-    probability is cut off, and the only product is smaller than numerator * denominator.
+    probability is cut off, and the only product is smaller than numerator * denominator. From the gap `whole_from` on
+    the whole part is not 0: then the first of them is drawn before anything is divided, and most often it is the last.
     """
     if numerator == 0:
         return 1, position  # and no empty round is counted, of which there may be 2**63
+    is_first_drawn = gap >= whole_from
+    if is_first_drawn:
+        accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
+        if position < 0 or not accepted:
+            return 0, position
     rounds, product = gap // denominator, gap % denominator * numerator
     for _ in range(product // denominator):
+        if is_first_drawn:
+            is_first_drawn = False
+            continue
         accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
         if position < 0 or not accepted:
             return 0, position
     for _ in range(rounds):
         for _ in range(numerator):
+            if is_first_drawn:
+                is_first_drawn = False
+                continue
             accepted, position = bernoulli_exp_fraction(words, position, 1, 1)
             if position < 0 or not accepted:
                 return 0, position
@@ -150,21 +162,28 @@ def flip(
     numerator: int,
     denominator: int,
     with_replacement: bool,
+    waiting: NDArray[np.int64],
 ) -> Draw:
     """Visit candidates at random; take i with probability exp((score_i - best) numerator / denominator).
 
-    Without replacement that is permute-and-flip, with it the exponential mechanism.
+    Without replacement that is permute-and-flip, with it the exponential mechanism. `waiting` is scratch.
     """
-    waiting = np.flatnonzero(candidates)
-    left = len(waiting)
-    best = scores[waiting].max()
+    left = 0
+    for i in range(len(candidates)):
+        waiting[left] = i
+        left += candidates[i]
+    best = scores[waiting[0]]
+    for i in range(1, left):
+        best = max(best, scores[waiting[i]])
+    whole_from = denominator // max(numerator, 1) + 1
     while True:
         # A best candidate is accepted for certain, so somebody is chosen before nobody is left.
         pick, position = below(words, position, left)
         if position < 0:
             return 0, RAN_OUT
         candidate = waiting[pick]
-        accepted, position = bernoulli_exp(words, position, best - scores[candidate], numerator, denominator)
+        gap = best - scores[candidate]
+        accepted, position = bernoulli_exp(words, position, gap, numerator, denominator, whole_from)
         if position < 0:
             return 0, RAN_OUT
         if accepted:
@@ -186,9 +205,10 @@ def flip_candidates(
     chosen: NDArray[np.int64],
 ) -> tuple[int, int]:
     """`flip` for node i, from the first one on, at the rate rates[i] = (numerator, denominator)."""
+    waiting = np.empty(scores.shape[1], np.int64)
     for i in range(first, len(scores)):
         candidate, after = flip(
-            words, position, scores[i], candidates[i], rates[i, 0], rates[i, 1], with_replacement
+            words, position, scores[i], candidates[i], rates[i, 0], rates[i, 1], with_replacement, waiting
         )
         if after < 0:
             return i, position

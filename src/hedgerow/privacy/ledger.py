@@ -193,7 +193,7 @@ class Ledger:
                 raise Refused("the exact sum of these epsilons has too many digits; use rounder numbers.")
 
         reached, payer = _reached(parts, children)
-        units = [[int(e * unit) if isinstance(e, Fraction) else 0 for e in cost.items] for cost in costs]
+        units = [[_in_units(epsilon, unit) for epsilon in cost.items] for cost in costs]
         finer = unit // self._unit
         most = int(self._sums.max()) * finer + sum(max(u, default=0) for u in units) * len(reached)
         kind: Any = np.int64 if max(most, finer) < 2**63 else object
@@ -242,7 +242,8 @@ class Ledger:
         for epsilon in prices.items:
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
-        return Repeated([_exact(epsilon) * self._factor for epsilon in prices.items], prices.which)
+        exact = prices.map(_exact)
+        return exact if self._factor == 1 else exact.map(lambda epsilon: epsilon * self._factor)
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
@@ -284,6 +285,11 @@ def _check_known(parts: IntArray, n: int) -> None:
 def _exact(epsilon: Epsilon) -> Epsilon:
     """A fraction, so that sums are exact; infinity stays."""
     return epsilon if isinstance(epsilon, Fraction) or math.isinf(epsilon) else Fraction(epsilon)
+
+
+def _in_units(epsilon: Epsilon, unit: int) -> int:
+    """So many units; infinity is none, because no sum is made with it."""
+    return epsilon.numerator * (unit // epsilon.denominator) if isinstance(epsilon, Fraction) else 0
 
 
 def _number(epsilon: Epsilon) -> str:

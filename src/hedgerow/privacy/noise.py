@@ -221,8 +221,9 @@ def ratio_at_least(scale: Fraction) -> tuple[int, int]:
 
     s is a power of two, and t is below 2**53 + 1: with probability 1 - exp(-512) no draw exceeds 2**62.
     """
-    s = 1 << max(0, min(50 - math.floor(scale).bit_length(), 50))
-    return math.ceil(scale * s), s
+    numerator, denominator = scale.numerator, scale.denominator
+    s = 1 << max(0, min(50 - (numerator // denominator).bit_length(), 50))
+    return -(-numerator * s // denominator), s
 
 
 def _checked(
@@ -263,7 +264,7 @@ class _SecureTapes(threading.local):
 
     def current(self) -> Tape:
         if self.tape is None or self.process != os.getpid():
-            self.tape = Tape(_secure_words, first=32_768)
+            self.tape = Tape(_secure_words, first=65_536)
             self.process = os.getpid()
         return self.tape
 

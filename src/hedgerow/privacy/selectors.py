@@ -39,7 +39,7 @@ class Selector(Protocol):
     def select(
         self,
         scores: NDArray[np.int64],
-        sensitivity: int,
+        sensitivity: int | Repeated[int],
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
@@ -47,7 +47,7 @@ class Selector(Protocol):
     ) -> NDArray[np.int64]:
         """The chosen candidate's index of each node; `scores` are [node, candidate], `keys` [node].
 
-        One epsilon for all nodes, or one a node. `candidates` [node, candidate] says which of them a node has,
+        One sensitivity and one epsilon for all nodes, or one a node. `candidates` [node, candidate] says which of them a node has,
         all unless it is given; it must be public.
         Epsilon-private if one row moves all scores of a node in the same direction by at most `sensitivity`.
         """
@@ -73,7 +73,7 @@ class PermuteAndFlip:
     def select(
         self,
         scores: NDArray[np.int64],
-        sensitivity: int,
+        sensitivity: int | Repeated[int],
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
@@ -100,7 +100,7 @@ class Exponential:
     def select(
         self,
         scores: NDArray[np.int64],
-        sensitivity: int,
+        sensitivity: int | Repeated[int],
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
@@ -127,18 +127,18 @@ class ReportNoisyMax:
     def select(
         self,
         scores: NDArray[np.int64],
-        sensitivity: int,
+        sensitivity: int | Repeated[int],
         epsilon: Fraction | Repeated[Fraction],
         noise: Noise,
         keys: NDArray[np.uint64],
         candidates: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """See `Selector.select`."""
-        epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
+        rates, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
         if isinstance(noise, NoNoise):
             noisy = scores
         else:
-            noisy = noise.laplace(scores, epsilons.map(lambda each: sensitivity / each), keys)
+            noisy = noise.laplace(scores, rates.map(lambda rate: 1 / rate), keys)
         chosen: NDArray[np.int64] = best_of(noisy, among)
         return chosen
 
@@ -150,12 +150,13 @@ SELECTORS: dict[str, Selector] = {
 
 def _checked(
     scores: NDArray[np.int64],
-    sensitivity: int,
+    sensitivity: int | Repeated[int],
     epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
     keys: NDArray[np.uint64],
     candidates: NDArray[np.bool_] | None,
 ) -> tuple[Repeated[Fraction], NDArray[np.bool_]]:
+    """The rate epsilon / sensitivity of each node, and its candidates."""
     if scores.ndim != 2 or scores.dtype != np.int64 or scores.shape[1] == 0:
         raise ValueError(
             "scores must be int64 [node, candidate] with at least one candidate, "
@@ -163,20 +164,38 @@ def _checked(
         )
     if keys.shape != scores.shape[:1]:
         raise ValueError(f"keys must have one entry a node ({len(scores)}), got shape {keys.shape}")
-    if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or sensitivity <= 0:
-        raise ValueError(f"sensitivity must be a positive integer, got {sensitivity!r}")
-    epsilons = Repeated.one(epsilon, len(scores))
+    epsilons, sensitivities = Repeated.one(epsilon, len(scores)), Repeated.one(sensitivity, len(scores))
+    for range_ in sensitivities.items:
+        if isinstance(range_, bool) or not isinstance(range_, int) or range_ <= 0:
+            raise ValueError(f"sensitivity must be a positive integer, got {range_!r}")
     for each in epsilons.items:
         if not (each > 0 and (isinstance(each, Rational) or isinstance(noise, NoNoise))):
             raise ValueError(f"epsilon must be a positive Fraction, got {each!r}")
-    if scores.size and not (scores.min() > -LARGEST_VALUE and scores.max() < LARGEST_VALUE):
-        # Then a difference of two scores fits an int64.
-        raise ValueError("scores must lie strictly between -2**62 and 2**62")
     if candidates is None:
-        return epsilons, np.ones(scores.shape, dtype=np.bool_)
-    if candidates.shape != scores.shape or candidates.dtype != np.bool_ or not candidates.any(axis=1).all():
+        candidates = np.ones(scores.shape, dtype=np.bool_)
+    are_alike = candidates.shape == scores.shape and candidates.dtype == np.bool_
+    if not are_alike or not _have_one(candidates):
         raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
-    return epsilons, candidates
+    if not _are_small(scores):  # if they are, a difference of two scores fits an int64
+        raise ValueError("scores must lie strictly between -2**62 and 2**62")
+    return epsilons.times(sensitivities, lambda each, range_: each / range_), candidates
+
+
+@compiled
+def _are_small(scores: NDArray[np.int64]) -> bool:
+    lowest = highest = 0
+    for i in range(len(scores)):
+        for j in range(scores.shape[1]):
+            lowest, highest = min(lowest, scores[i, j]), max(highest, scores[i, j])
+    return lowest > -LARGEST_VALUE and highest < LARGEST_VALUE
+
+
+@compiled
+def _have_one(candidates: NDArray[np.bool_]) -> bool:
+    for i in range(len(candidates)):
+        if not candidates[i].any():
+            return False
+    return True
 
 
 @compiled
@@ -197,7 +216,7 @@ def best_of(scores: NDArray[Any], candidates: NDArray[np.bool_]) -> NDArray[np.i
 
 def _flip(
     scores: NDArray[np.int64],
-    sensitivity: int,
+    sensitivity: int | Repeated[int],
     epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
     keys: NDArray[np.uint64],
@@ -205,14 +224,13 @@ def _flip(
     *,
     with_replacement: bool,
 ) -> NDArray[np.int64]:
-    epsilons, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
+    rates, among = _checked(scores, sensitivity, epsilon, noise, keys, candidates)
     chosen: NDArray[np.int64]
     if isinstance(noise, NoNoise):
         chosen = best_of(scores, among)
         return chosen
     scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
-    ratios = epsilons.map(lambda each: bounded_ratio(each / sensitivity))
-    rates = np.array(ratios.items, dtype=np.int64)[ratios.which]
+    ratios = np.array([bounded_ratio(rate) for rate in rates.items], dtype=np.int64)[rates.which]
     chosen = np.empty(len(scores), np.int64)
 
     def flip(part: tuple[int, int]) -> None:
@@ -220,7 +238,7 @@ def _flip(
         for tape, nodes in noise.tapes(keys[here]):
             mine = chosen[here][nodes]
             tape.fill(
-                flip_candidates, len(mine), scores[here][nodes], among[here][nodes], rates[here][nodes],
+                flip_candidates, len(mine), scores[here][nodes], among[here][nodes], ratios[here][nodes],
                 with_replacement, mine,
             )  # fmt: skip
 
@@ -236,11 +254,12 @@ def bounded_ratio(rate: Fraction) -> tuple[int, int]:
     one part in 2**15 down to rates of 2**-30. A rate too small for any denominator becomes 0: the choice is
     then uniform. One too large becomes 2**62.
     """
-    if rate.numerator * rate.denominator <= 2**62:
-        return rate.numerator, rate.denominator
-    if rate >= 2**62:
+    n, d = rate.numerator, rate.denominator
+    if n * d <= 2**62:
+        return n, d
+    if n >= 2**62 * d:
         return 2**62, 1
     # Small enough: the product will be at most rate * denominator**2, and that at most 2**62.
-    denominator = 1 << (math.isqrt(math.floor(2**62 / rate)).bit_length() - 1)
-    numerator = math.floor(rate * denominator)
+    denominator = 1 << (math.isqrt(2**62 * d // n).bit_length() - 1)
+    numerator = n * denominator // d
     return (numerator, denominator) if numerator else (0, 1)
