@@ -174,7 +174,7 @@ def _checked(
     if candidates is None:
         candidates = np.ones(scores.shape, dtype=np.bool_)
     are_alike = candidates.shape == scores.shape and candidates.dtype == np.bool_
-    if not are_alike or not _have_one(candidates):
+    if not are_alike or not candidates.any(axis=1).all():
         raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
     if not _are_small(scores):  # if they are, a difference of two scores fits an int64
         raise ValueError("scores must lie strictly between -2**62 and 2**62")
@@ -188,14 +188,6 @@ def _are_small(scores: NDArray[np.int64]) -> bool:
         for j in range(scores.shape[1]):
             lowest, highest = min(lowest, scores[i, j]), max(highest, scores[i, j])
     return lowest > -LARGEST_VALUE and highest < LARGEST_VALUE
-
-
-@compiled
-def _have_one(candidates: NDArray[np.bool_]) -> bool:
-    for i in range(len(candidates)):
-        if not candidates[i].any():
-            return False
-    return True
 
 
 @compiled
