@@ -525,7 +525,7 @@ def test_each_node_is_chosen_for_at_its_price_and_with_its_criterions_sensitivit
 
     class Listening:
         def select(self, scores, sensitivity, epsilons, noise, keys, candidates):
-            told.update(dict.fromkeys(epsilons, sensitivity))
+            told.update(zip(epsilons, sensitivity, strict=True))
             return candidates.argmax(axis=1)
 
     monkeypatch.setattr("hedgerow.holder.counts.MEMORY", memory)

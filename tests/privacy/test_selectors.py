@@ -435,10 +435,11 @@ def test_an_epsilon_that_is_not_exact_is_refused(selector: Selector, epsilon: Fr
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_nodes_with_epsilons_of_their_own_are_chosen_for_as_if_alone(name: str) -> None:
+def test_nodes_with_epsilons_and_sensitivities_of_their_own_are_chosen_for_as_if_alone(name: str) -> None:
     scores, keys = np.random.default_rng(5).integers(-50, 50, (200, 7)), np.arange(200, dtype=np.uint64)
     epsilons = Repeated([Fraction(3), Fraction(1, 100)], np.arange(200) % 2)
-    together = SELECTORS[name].select(scores, 10, epsilons, SeededNoise(9), keys)
-    for i, epsilon in enumerate(epsilons.items):
-        alone = SELECTORS[name].select(scores[i::2], 10, epsilon, SeededNoise(9), keys[i::2])
-        assert together[i::2].tolist() == alone.tolist()
+    sensitivities = Repeated([10, 1], np.arange(200) // 2 % 2)
+    together = SELECTORS[name].select(scores, sensitivities, epsilons, SeededNoise(9), keys)
+    for i in range(4):
+        args = sensitivities[i], epsilons[i], SeededNoise(9), keys[i::4]
+        assert together[i::4].tolist() == SELECTORS[name].select(scores[i::4], *args).tolist()
