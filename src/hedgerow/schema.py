@@ -294,9 +294,8 @@ class Schema:
         column, first, last, also = self.split_table.T
         start, more = self.bin_start[column], np.flatnonzero(also >= 0)
         bins = start + first, start + last + 1, more, (start + also)[more]
-        return tuple(
-            each.astype(np.uint64) for each in bins
-        )  # compiled code tests signed indices for negative ones
+        # Unsigned, or compiled code would test every index for a negative one.
+        return tuple(each.astype(np.uint64) for each in bins)
 
     @cached_property
     def hash(self) -> str:

@@ -343,8 +343,7 @@ def _join(order, scratch, ranges, parts, n_left):  # type: ignore[no-untyped-def
                     continue
                 n_rows = n_left[p, i] if side == 0 else stop - start - n_left[p, i]
                 source = order if side == 0 else scratch
-                for j in range(n_rows):  # left rows move to the front, where nothing is lost
-                    order[put + j] = source[start + j]
+                order[put : put + n_rows] = source[start : start + n_rows]
                 put += n_rows
 
 
