@@ -87,7 +87,7 @@ def queries(draw: st.DrawFn, kinds: tuple[type[Query], ...] = Query.__args__) ->
 
 @st.composite
 def answers(draw: st.DrawFn) -> Answer:
-    shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     return Answer(draw(text), draw(names), draw(numbers(math.prod(shape), -MOST_NUMBER)).reshape(shape))
 
 
@@ -242,6 +242,7 @@ INVALID: dict[str, tuple[Any, str]] = {
     "a shape that is negative": (answer(values=shaped([0, 1], [-1, -2])), "shape"),
     "a shape that promises more": (answer(values=shaped([0, 1], [1, 3])), "shape"),
     "a shape that promises a lot": (answer(values=shaped([1], [2**28, 2**28])), "shape"),
+    "a shape with nothing in it": (answer(values=shaped([], [0, 2**28, 2**28, 2**28])), "shape"),
     "a shape of no dimension": (answer(values=shaped([1], [])), "shape"),
     "a shape of one dimension": (answer(values=shaped([1], [1])), "shape"),
     "a shape of five dimensions": (answer(values=shaped([1], [1, 1, 1, 1, 1])), "shape"),

@@ -267,7 +267,7 @@ def _values(value: Any) -> IntArray:
     if (
         not isinstance(shape, list)
         or len(shape) not in (2, 3, 4)
-        or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in shape)
+        or not all(type(size) is int and 0 < size <= MOST_BYTES for size in shape)
         or len(array) != math.prod(shape)
     ):
         raise InvalidMessage("an array's shape does not fit its data.")

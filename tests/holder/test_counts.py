@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -187,6 +189,25 @@ def test_counting_without_subtraction_gives_the_same(monkeypatch):
         found = [histograms(grouped, leaves) for leaves, _ in grow(rows, grouped, n_waves=5)]
         results.append(found)
     assert all((a == b).all() for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_node_that_is_named_often_is_counted_once(is_stored):
+    """A copy of its histogram for each place would take 500 MB."""
+    schema, rng = (
+        Schema([Numeric("x", 0, 1, 2_000)], label="y", classes=list(range(4))),
+        np.random.default_rng(12),
+    )
+    labels = rng.integers(0, 4, 100).astype(np.uint8)
+    grouped = GroupedRows(encode(rng.random((100, 1)), schema), labels, schema)
+    if is_stored:
+        histograms(grouped, [0])
+    tracemalloc.start()
+    found = grouped.label_counts(np.zeros(2**14, dtype=np.int64))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 16 * 2**20
+    assert (found == np.bincount(labels, minlength=4)).all()
 
 
 def test_the_children_of_a_node_add_up_to_it():

@@ -20,6 +20,7 @@ from hedgerow.criteria import Criterion, score_sensitivity
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
+from hedgerow.holder.keys import PathKeys
 from hedgerow.messages import (
     CountCells,
     CountColumns,
@@ -416,6 +417,28 @@ def test_without_noise_the_answers_are_plain_counts() -> None:
 
 
 # ---- Whole fits ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [(GroupedRows, "split"), (PathKeys, "grow"), (Holder, "_follow")])
+def test_a_holder_that_was_interrupted_while_it_followed_answers_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    asked = holder(TABLES["full"])
+    with monkeypatch.context() as during:
+        during.setattr(*step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            asked.grow(growth(0, 0, 1))
+    spent = asked.ledger.spent
+    for node in (0, 1, 2):
+        for kind in ("rows", "permute_and_flip, gini"):
+            with pytest.raises(HedgerowError, match="interrupted"):
+                asked.answer(KINDS[kind]([node], ONE))
+    with pytest.raises(HedgerowError, match="interrupted"):
+        asked.grow(growth(1, 1, 3))
+    assert asked.ledger.spent == spent
 
 
 def test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,8 @@ class GroupedRows:
         return np.concatenate(batches)
 
     def label_counts(self, nodes: IntArray) -> IntArray:
-        """Class counts of each node: [node, class]."""
+        """Class counts of each node: [node, class]; nodes may repeat, and are counted once."""
+        nodes, which = np.unique(nodes, return_inverse=True)
         out = np.zeros((len(nodes), self.schema.n_classes), dtype=np.int64)
         ranges, rows = self._ranges[nodes], self._row[nodes]
         is_stored = rows != NONE  # then the bins of the first column have every row once
@@ -178,10 +179,12 @@ class GroupedRows:
             lambda tickets: _count_labels(self._order, self._label_bits, ranges, tickets, out),
             int((ranges[:, 1] - ranges[:, 0]).sum()) // ROWS_TO_PARTITION,
         )
-        return out
+        return out[which]
 
     def _rows_of(self, nodes: IntArray) -> IntArray:
         """Where in the store the histograms of these nodes are; those that are not there yet are made."""
+        if len(self._ranges) < len(self._row):
+            raise IndexError("a partition was interrupted; group the rows anew")
         if (self._row[nodes] == NONE).any():
             room = self._make_room(len(nodes))
             counted, rest = _to_make(nodes, self._parent, self._ranges, self._row)

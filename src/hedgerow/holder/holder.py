@@ -133,9 +133,11 @@ class Holder:
         The ledger refuses nodes that are unknown, or split already: two different partitions of the same rows would
         overlap, and its sums would be too small.
         """
+        n_nodes = len(self._paths.parent)
+        if self.ledger.n_parts != n_nodes:
+            raise Refused("the holder was interrupted, and its account and its rows have parted.")
         if growth is None:
             return self._paths, self.ledger.quote(nodes, prices)
-        n_nodes = len(self._paths.parent)
         if growth.splits.max() >= len(self.schema.splits):
             raise Refused("an announced split is not in the schema.")
         if growth.first != n_nodes:
@@ -151,9 +153,9 @@ class Holder:
         """Partition the rows as an announcement says that is in order."""
         if growth is None:
             return
-        self._paths = paths
-        self._keys.grow(growth.nodes)
         self._rows.split(growth.nodes, growth.splits)
+        self._keys.grow(growth.nodes)
+        self._paths = paths  # at last: whatever was interrupted is noticed by the next question
 
     def _check(self, query: Query) -> None:
         """Refuse a query that makes no sense for this schema, or whose answer would not fit a message."""

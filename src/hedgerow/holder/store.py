@@ -24,13 +24,14 @@ from hedgerow.errors import BudgetExceeded, HedgerowError, InvalidStore, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
 from hedgerow.holder.holder import quote_of
+from hedgerow.messages import VERSION as MESSAGES
 from hedgerow.messages import Request, from_bytes
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
 APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
-VERSION = 2
+VERSION = 1000 * MESSAGES + 2  # of the messages in it, and of the tables
 PATIENCE = 30.0  # seconds to wait for another process's transaction
 OWN = 0o600  # a hash of all rows is nobody else's to read; SQLite gives its side files the store's own mode
 

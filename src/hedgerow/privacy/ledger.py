@@ -111,6 +111,11 @@ class Ledger:
         return not self.leaks
 
     @property
+    def n_parts(self) -> int:
+        """How many parts there are, the whole and all that have been divided among them."""
+        return len(self._sums)
+
+    @property
     def entries(self) -> list[Entry]:
         """Every release, in order."""
         return [entry for release in self._releases for entry in release.entries()]

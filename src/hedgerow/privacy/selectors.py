@@ -178,7 +178,13 @@ def _checked(
         raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
     if not _are_small(scores):  # if they are, a difference of two scores fits an int64
         raise ValueError("scores must lie strictly between -2**62 and 2**62")
-    return epsilons.times(sensitivities, lambda each, range_: each / range_), candidates
+    return epsilons.times(sensitivities, _rate), candidates
+
+
+def _rate(epsilon: Fraction, sensitivity: int) -> Fraction:
+    if isinstance(epsilon, Rational):
+        return Fraction(epsilon.numerator, epsilon.denominator * sensitivity)
+    return epsilon  # infinite
 
 
 @compiled
