@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from hedgerow.threads import n_threads, share
 
 IntArray = NDArray[np.int64]
 Counts = NDArray[np.int32]
+Kernel = Callable[..., None]
 
 # Bytes of histograms that are kept for subtraction. The C library hands 32 MB or more back to the system at once,
 # and the next fit would wait for new pages.
@@ -133,15 +134,25 @@ class GroupedRows:
 
     def scores(self, store: Counts, rows: IntArray, criteria: Criterion | IntArray) -> NDArray[np.float64]:
         """V = -F(left) - F(right) of every candidate split: [node, split]; one criterion, or one a node."""
-        schema = self.schema
-        out = np.empty((len(rows), len(schema.splits)))
+        out = np.empty((len(rows), len(self.schema.splits)))
+        self._score(_score, store, rows, criteria, out)
+        return out
+
+    def best_splits(self, store: Counts, rows: IntArray, criteria: Criterion | IntArray) -> IntArray:
+        """Where those scores are highest, the first of equals: [node]."""
+        out = np.empty(len(rows), dtype=np.int64)
+        self._score(_find_best, store, rows, criteria, out)
+        return out
+
+    def _score(
+        self, kernel: Kernel, store: Counts, rows: IntArray, criteria: Criterion | IntArray, out: NDArray[Any]
+    ) -> None:
         which = np.full(len(rows), criteria, dtype=np.int64)
-        args = int(schema.n_bins[0]), schema.split_bins
+        args = int(self.schema.n_bins[0]), self.schema.split_bins
         share(
-            lambda tickets: _score(store, rows, *args, which, tickets, out),
+            lambda tickets: kernel(store, rows, *args, which, tickets, out),
             len(rows) * self._n_cells // CELLS_WORTH_A_THREAD,
         )
-        return out
 
     def cells(self, nodes: IntArray, splits: IntArray) -> IntArray:
         """Class counts on both sides of a split of a node: [place, side, class]; nodes may repeat."""
@@ -489,20 +500,47 @@ def _sides(histogram, n_bins, split_bins, prefix, left, right):  # type: ignore[
 @compiled
 def _score(store, rows, n_bins, split_bins, criteria, tickets, out):  # type: ignore[no-untyped-def]
     """-F(left) - F(right) of every split of every node."""
-    n_classes, n_splits = store.shape[1], out.shape[1]
-    prefix = np.zeros(store.shape[2] + 1, np.int64)
-    left, right = np.empty((n_classes, n_splits)), np.empty((n_classes, n_splits))
-    impurity, total, work = np.empty(n_splits), np.empty(n_splits), np.empty(n_splits)
+    scratch = _scratch(store, out.shape[1])
     for _ in range(len(rows)):
         node = take(tickets)
         if node >= len(rows):
             break
-        _sides(store[rows[node]], n_bins, split_bins, prefix, left, right)
-        impurity[:] = 0.0
-        add_impurities(left, criteria[node], total, work, impurity)
-        add_impurities(right, criteria[node], total, work, impurity)
-        for s in range(n_splits):
-            out[node, s] = -impurity[s]
+        _set_potentials(store[rows[node]], n_bins, split_bins, criteria[node], scratch, out[node])
+        for s in range(out.shape[1]):
+            out[node, s] = -out[node, s]
+
+
+@compiled
+def _find_best(store, rows, n_bins, split_bins, criteria, tickets, out):  # type: ignore[no-untyped-def]
+    """The split of every node that leaves the least, the first of equals."""
+    potentials = np.empty(len(split_bins[0]))
+    scratch = _scratch(store, len(potentials))
+    for _ in range(len(rows)):
+        node = take(tickets)
+        if node >= len(rows):
+            break
+        _set_potentials(store[rows[node]], n_bins, split_bins, criteria[node], scratch, potentials)
+        best = 0
+        for s in range(1, len(potentials)):
+            if potentials[s] < potentials[best]:
+                best = s
+        out[node] = best
+
+
+@compiled
+def _scratch(store, n_splits):  # type: ignore[no-untyped-def]
+    sides = np.empty((2, store.shape[1], n_splits))
+    return np.zeros(store.shape[2] + 1, np.int64), sides[0], sides[1], np.empty(n_splits), np.empty(n_splits)
+
+
+@compiled
+def _set_potentials(histogram, n_bins, split_bins, criterion, scratch, out):  # type: ignore[no-untyped-def]
+    """F(left) + F(right) of every split of a node."""
+    prefix, left, right, total, work = scratch
+    _sides(histogram, n_bins, split_bins, prefix, left, right)
+    out[:] = 0.0
+    add_impurities(left, criterion, total, work, out)
+    add_impurities(right, criterion, total, work, out)
 
 
 @compiled

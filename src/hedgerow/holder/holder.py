@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import InvalidTable, Refused
-from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.counts import Counts, GroupedRows
 from hedgerow.holder.keys import NoKeys, PathKeys
 from hedgerow.messages import (
     MOST_BYTES,
@@ -223,12 +223,11 @@ class Holder:
         sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, store, rows in self._rows.histograms(query.nodes):
-            scores = self._rows.scores(store, rows, numbers[batch])
             if math.inf in epsilons.items:
-                chosen[batch] = self._best(query.nodes[batch], scores)
+                chosen[batch] = self._best(query.nodes[batch], store, rows, numbers[batch])
                 continue
             chosen[batch] = selector.select(
-                to_fixed_point(scores),
+                to_fixed_point(self._rows.scores(store, rows, numbers[batch])),
                 sensitivities.at(batch),
                 epsilons.at(batch).map(_fraction),
                 self._noise,
@@ -237,15 +236,16 @@ class Holder:
             )
         return chosen
 
-    def _best(self, nodes: IntArray, scores: NDArray[np.float64]) -> IntArray:
+    def _best(self, nodes: IntArray, store: Counts, rows: IntArray, criteria: IntArray) -> IntArray:
         """The undecided split of the highest score, the first of equals.
 
         A decided split gains nothing, so it comes first only where no split gains anything.
         """
-        best: IntArray = scores.argmax(axis=1)
+        best = self._rows.best_splits(store, rows, criteria)
         decided = np.flatnonzero(~self._paths.are_undecided(nodes, best))
         if len(decided):
-            best[decided] = best_of(scores[decided], self._paths.undecided(nodes[decided]))
+            scores = self._rows.scores(store, rows[decided], criteria[decided])
+            best[decided] = best_of(scores, self._paths.undecided(nodes[decided]))
         return best
 
     def _noisy(
