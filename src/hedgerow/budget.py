@@ -124,7 +124,7 @@ class Unlimited:
 
     def nodes(self, nodes: Standing) -> NodeBudgets:
         """See `BudgetRule.nodes`: pure nodes are leaves."""
-        impure = (np.count_nonzero(nodes.counts, axis=1) != 1).astype(np.int64)
+        impure = ((nodes.counts != 0).sum(axis=1) != 1).astype(np.int64)
         criterion = np.full(len(impure), int(self.criterion))
         return NodeBudgets(criterion, impure, impure, np.zeros_like(impure))
 

@@ -220,12 +220,12 @@ class Holder:
         selector, n_classes = SELECTORS[query.selector], self._rows.schema.n_classes
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
-        sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
         chosen = np.empty(len(query.nodes), dtype=np.int64)
         for batch, store, rows in self._rows.histograms(query.nodes):
             if math.inf in epsilons.items:
                 chosen[batch] = self._best(query.nodes[batch], store, rows, numbers[batch])
                 continue
+            sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
             chosen[batch] = selector.select(
                 to_fixed_point(self._rows.scores(store, rows, numbers[batch])),
                 sensitivities.at(batch),

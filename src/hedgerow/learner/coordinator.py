@@ -122,11 +122,11 @@ class _Study:
         nodes, budgets = nodes[inner], planned.at(inner)
         rows = self._weigh(nodes, budgets)
         found = plan.private_split.evaluate(self._network, paths, nodes, budgets, plan.epsilon)
-        known["left"][nodes] -= budgets.total
-        known["split"][nodes] = found.splits
-        known["cells"][nodes] = found.cells
-        known["cell_noise"][nodes] = found.variance
-        self._judge(nodes, rows)
+        known["split"][nodes], known["cells"][nodes] = found.splits, found.cells
+        if not plan.is_exact:
+            known["left"][nodes] -= budgets.total
+            known["cell_noise"][nodes] = found.variance
+        self._judge(nodes, found.cells, rows)
 
     def _weigh(self, nodes: IntArray, budgets: NodeBudgets) -> IntArray | None:
         """The paper's weights: noisy numbers of rows, where the budget has a share for them."""
@@ -135,10 +135,10 @@ class _Study:
         query = CountRows(nodes, priced(budgets.weigh, self.plan.epsilon))
         return sum_answers(self._network.ask(query))[:, 0]
 
-    def _judge(self, nodes: IntArray, rows: IntArray | None) -> None:
+    def _judge(self, nodes: IntArray, cells: FloatArray, rows: IntArray | None) -> None:
         """How much would each split gain, and is it worth a place in the queue?"""
         plan, known = self.plan, self.growth.nodes
-        gains, totals = split_gains(on_simplex(known["cells"][nodes]), int(plan.criterion))
+        gains, totals = split_gains(on_simplex(cells), int(plan.criterion))
         if math.isnan(self._n_rows):
             self._n_rows = max(float(totals[0]), 1.0)
         wanted = np.ones(len(nodes), dtype=bool)
