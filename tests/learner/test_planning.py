@@ -157,8 +157,8 @@ def test_root_and_leaves_leave_something(leaf):
 def test_a_node_lighter_than_the_floor_is_not_wanted(rows, wanted):
     plan = make_plan(schema(1, 1), Wishes(ONE, method="paper", target_error=0.5, max_splits=2))
     study = _Study(None, schema(1, 1), plan)
-    study._n_rows, study.growth.nodes["cells"][0] = 100.0, [[50, 0], [0, 50]]
-    study._judge(np.array([0]), np.array([rows]))
+    study._n_rows = 100.0
+    study._judge(np.array([0]), np.array([[[50.0, 0.0], [0.0, 50.0]]]), np.array([rows]))
     assert study.growth.nodes["wanted"][0] == wanted
     # All of the entropy of the rows as they were weighed, whatever number of them the cells add up to.
     assert study.growth.nodes["gain"][0] == pytest.approx(rows)
