@@ -224,6 +224,8 @@ def test_changes_in_both_directions_would_cost_more_than_epsilon(name: str) -> N
         (1, Fraction(1)),
         (7, Fraction(1, 2)),
         (10, Fraction(1, 7)),
+        (1, Fraction(5, 2)),
+        (2, Fraction(3, 2)),
         (3, Fraction(2**30 - 1, 2**31)),
         (2**61, Fraction(1, 2**60)),
         (5, Fraction(1, 2**62)),

@@ -258,6 +258,9 @@ def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
         raise InvalidTable("a row number stands twice among the holders; a row belongs to one holder, once.")
 
 
+# ---- Rows in their order, and how they are divided ---------------------------------------------------------
+
+
 @compiled
 def _parts(ranges, at_least, most):  # type: ignore[no-untyped-def]
     """Ranges of rows cut into at most `most` parts, equal in rows, of `at_least` so many: threads take them in turn.
@@ -372,6 +375,9 @@ def _halves(ranges, n_left):  # type: ignore[no-untyped-def]
     return out
 
 
+# ---- Histograms --------------------------------------------------------------------------------------------
+
+
 @compiled
 def _count(  # type: ignore[no-untyped-def]
     narrow, wide, narrow_offsets, wide_offsets, order, label_bits, ranges, parts, tickets, out, targets, spare
@@ -475,6 +481,9 @@ def _count_labels(order, label_bits, ranges, tickets, out):  # type: ignore[no-u
         for j in range(ranges[i, 0], ranges[i, 1]):
             counts[j & 3, np.uint64(order[j]) & labels] += 1
         out[i] += counts[0] + counts[1] + counts[2] + counts[3]
+
+
+# ---- What histograms say about splits ----------------------------------------------------------------------
 
 
 @compiled

@@ -47,8 +47,8 @@ class Selector(Protocol):
     ) -> NDArray[np.int64]:
         """The chosen candidate's index of each node; `scores` are [node, candidate], `keys` [node].
 
-        One sensitivity and one epsilon for all nodes, or one a node. `candidates` [node, candidate] says which of them a node has,
-        all unless it is given; it must be public.
+        One sensitivity and one epsilon for all nodes, or one a node. `candidates` [node, candidate] says which of
+        them a node has, all unless it is given; it must be public.
         Epsilon-private if one row moves all scores of a node in the same direction by at most `sensitivity`.
         """
 
