@@ -253,7 +253,7 @@ class Fitting:
     """
 
     method: str = "auto"
-    selector: str = "permute_and_flip"
+    selector: str = "auto"
     budget: str = "auto"
     criterion: str = "auto"
     seeded: bool = False

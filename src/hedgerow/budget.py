@@ -28,6 +28,8 @@ FloatArray = NDArray[np.float64]
 GRAINS = 2**40
 LEAST = 2**12  # a node's budget below this buys nothing but noise of millions of rows
 
+LONG_WORK = 2**27  # steps: about a tenth of a second for every two levels
+
 # Budgets are rounded to powers of 2**(1/STEPS), so that nodes that share a scale share a call: a node's to the
 # nearest, because the nodes below it plan with what is left in any case, a leaf's down.
 NODE_STEPS, LEAF_STEPS = 2, 8
@@ -56,13 +58,15 @@ class NodeBudgets:
     """What nodes may cost, in grains [node], and by which criterion their splits are chosen.
 
     `weigh` counts a node's rows (the paper's weights), `select` chooses a split, `count` counts the split's
-    cells. A node that is to be a leaf has nothing to select with.
+    cells. A node that is to be a leaf has nothing to select with. `fork` says whether the splits of its children are
+    chosen along with its own.
     """
 
     criterion: IntArray
     select: IntArray
     count: IntArray
     weigh: IntArray
+    fork: NDArray[np.bool_]
 
     @property
     def total(self) -> IntArray:
@@ -71,11 +75,13 @@ class NodeBudgets:
 
     def only(self, inner: NDArray[np.bool_]) -> NodeBudgets:
         """The same, but the other nodes are to be leaves."""
-        return NodeBudgets(self.criterion, self.select * inner, self.count, self.weigh)
+        return replace(self, select=self.select * inner)
 
     def at(self, nodes: IntArray) -> NodeBudgets:
         """The budgets of some of the nodes, by place."""
-        return NodeBudgets(self.criterion[nodes], self.select[nodes], self.count[nodes], self.weigh[nodes])
+        return NodeBudgets(
+            self.criterion[nodes], self.select[nodes], self.count[nodes], self.weigh[nodes], self.fork[nodes]
+        )
 
     def criteria(self) -> Repeated[Criterion]:
         """The criterion of each node."""
@@ -126,7 +132,9 @@ class Unlimited:
         """See `BudgetRule.nodes`: pure nodes are leaves."""
         impure = ((nodes.counts != 0).sum(axis=1) != 1).astype(np.int64)
         criterion = np.full(len(impure), int(self.criterion))
-        return NodeBudgets(criterion, impure, impure, np.zeros_like(impure))
+        return NodeBudgets(
+            criterion, impure, impure, np.zeros_like(impure), np.zeros(len(impure), dtype=np.bool_)
+        )
 
     def leaves(self, left: IntArray) -> IntArray:
         """See `BudgetRule.leaves`."""
@@ -211,7 +219,8 @@ class Scheduled:
         """See `BudgetRule.nodes`."""
         depths, which = np.unique(nodes.depth, return_inverse=True)
         select, count, weigh = np.array([self._at_depth(d) for d in depths.tolist()]).T[:, which.ravel()]
-        return NodeBudgets(np.full(len(which), self.criterion), select, count, weigh)
+        never = np.zeros(len(which), dtype=np.bool_)
+        return NodeBudgets(np.full(len(which), self.criterion), select, count, weigh, never)
 
     def _at_depth(self, depth: int) -> tuple[int, int, int]:
         """Grains to select with, to count with and to weigh with."""
@@ -257,6 +266,11 @@ class Adaptive:
     The constants were chosen on public data sets, the same for all of them (docs/privacy.md says why what
     they decide is free). `criterion` None: gini, and error for the last level planned, where only the
     majority on each side still matters and error needs half the noise.
+
+    Where `n_pairs` is given, a node that plans two levels or more takes the parts of both and chooses a fork: its own
+    split and those of its children, among all such triples at once. That costs one choice in place of two, and sees
+    splits that are worth something only together. Counting what it needs takes a step for each row and each pair of
+    columns, so it is for tables of which that is no long work.
     """
 
     epsilon: Fraction
@@ -266,12 +280,15 @@ class Adaptive:
     noisiness: float = 1.0  # of choosing a split, compared with one holder who selects
     criterion: Criterion | None = None
     max_depth: int | None = None
+    n_pairs: int | None = None  # of columns, each with itself too; None: no forks
     root_fraction: Fraction = Fraction(3, 100)
     select: float = 0.85
     reach: float = 0.2
+    fork_reach: float = 0.27
     growth: float = 1.6
     sampling: float = 0.5  # noise of the rows themselves, in units of D / epsilon
     least_levels: float = 0.6
+    fork_levels: float = 1.5
     leaf_levels: float = 0.75  # what a leaf's counts take, in levels
     rise: float = 1.1
 
@@ -281,9 +298,10 @@ class Adaptive:
         return math.floor(GRAINS * self.root_fraction)
 
     def settle(self, root: Standing) -> BudgetRule:
-        """See `BudgetRule.settle`: every node decides for itself."""
-        del root
-        return self
+        """See `BudgetRule.settle`: every node decides for itself, but whether there are forks depends on all rows."""
+        if self.n_pairs is None or self.n_pairs * root.counts.sum() <= LONG_WORK:
+            return self
+        return replace(self, n_pairs=None)
 
     def explain(self, root: Standing, selects: bool) -> list[str]:
         """See `BudgetRule.explain`."""
@@ -307,9 +325,18 @@ class Adaptive:
             f"{self.n_classes} classes with all that is left would be off by about {noise:.0f} rows: {plan}.",
             "Every node plans again from its own noisy counts. It spends its part of what its path has left, "
             f"{on_what}; a leaf spends all that is left on its class counts.",
+            *self._about_forks(),
             f"The criterion is {self.criterion.name}."
             if self.criterion is not None
             else "The criterion is gini; error for the last level planned, where it needs half the noise.",
+        ]
+
+    def _about_forks(self) -> list[str]:
+        if self.n_pairs is None:
+            return []
+        return [
+            "A node that plans two levels chooses its own split and those of its children at once, with the budget "
+            "of both."
         ]
 
     def nodes(self, nodes: Standing) -> NodeBudgets:
@@ -317,19 +344,22 @@ class Adaptive:
         levels = self.levels(nodes)
         span = np.maximum(levels, self.least_levels) + self.leaf_levels
         share = np.maximum(nodes.left, 1) * (self.rise - 1) / (self.rise**span - 1)
+        fork = np.full(len(levels), self.n_pairs is not None) & (levels >= self.fork_levels)
+        share *= np.where(fork, 1 + self.rise, 1)
         select, count = _nearest(share * self.select), _nearest(share * (1 - self.select))
         is_leaf = (levels < self.least_levels) | (count < LEAST)
         select[is_leaf] = count[is_leaf] = 0
         criterion = np.full(len(levels), self.criterion)
         if self.criterion is None:
-            criterion = np.where(levels >= 2, Criterion.gini, Criterion.error)
-        return NodeBudgets(criterion, select, count, np.zeros_like(select))
+            criterion = np.where(levels >= np.where(fork, 3, 2), Criterion.gini, Criterion.error)
+        return NodeBudgets(criterion, select, count, np.zeros_like(select), fork)
 
     def levels(self, nodes: Standing) -> FloatArray:
         """How many more levels below each node are worth their price."""
         impurity = weighted_impurities(nodes.counts, Criterion.gini)
         noise = (self._selection_noise(nodes.left) + self.sampling) * math.log(max(self.n_candidates, 2))
-        levels: FloatArray = _levels(self.reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
+        reach = self.reach if self.n_pairs is None else self.fork_reach
+        levels: FloatArray = _levels(reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
         return levels if self.max_depth is None else np.minimum(levels, self.max_depth - nodes.depth + 1)
 
     def _selection_noise(self, left: IntArray) -> FloatArray:

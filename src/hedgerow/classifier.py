@@ -74,7 +74,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         is the paper's flow, repaired (report-noisy-max whatever `selector` says, entropy, decaying budget with half
         of it for the leaves, target_error 0.1, min_gain 0.01). Several: "local" lets each nominate a split,
         "noisy_counts" has every split counted and "noisy_columns" every column; these two do not select.
-    selector : {"permute_and_flip", "exponential", "report_noisy_max"}
+    selector : {"auto", "permute_and_flip", "exponential", "report_noisy_max"}
         How a split is selected privately.
     criterion : {"auto", "gini", "entropy", "root_gini", "error"}
         The splitting criterion; "root_gini" for two classes. "auto" is gini, and error for the last level.
@@ -136,7 +136,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         schema: Schema | str | None = None,
         epsilon: float = 1.0,
         method: str = "auto",
-        selector: str = "permute_and_flip",
+        selector: str = "auto",
         criterion: str = "auto",
         budget: str = "auto",
         leaf_fraction: float | None = None,
@@ -544,7 +544,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_number("epsilon", self.epsilon, lambda v: v > 0, "a positive number, or inf for no privacy")
         for name, allowed in (
             ("method", METHODS),
-            ("selector", tuple(SELECTORS)),
+            ("selector", ("auto", *SELECTORS)),
             ("criterion", CRITERIA),
             ("budget", BUDGETS),
             ("neighbours", NEIGHBOURS),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -26,7 +26,7 @@ from hedgerow.repeated import Epsilon, IntArray, Repeated
 T = TypeVar("T")
 
 ROOT = 0
-VERSION = 3
+VERSION = 4
 MOST_NODES = 2**20  # of one message
 MOST_PARTS = 32  # maps and lists: each takes many times the memory of its bytes
 MOST_BYTES = 2**28
@@ -37,15 +37,24 @@ MOST_DIGITS = 1000  # of an epsilon; a price has some 13 more than the epsilon t
 
 @dataclass(frozen=True, eq=False)
 class Grow:
-    """An announcement: `nodes` are split by `splits`. Costs nothing.
+    """An announcement: `nodes` are split by `splits`, one after another. Costs nothing.
 
     Their children get the next numbers, each left one before its right one, of which `first` is the first: so a
-    holder and a coordinator who have not heard the same notice it.
+    holder and a coordinator who have not heard the same notice it. A node may be a child of one that is named earlier.
     """
 
     nodes: IntArray
     splits: IntArray
     first: int
+
+    def generations(self) -> Iterator[slice]:
+        """Consecutive parts, of which none splits a child of its own."""
+        start = 0
+        while start < len(self.nodes):
+            born = np.flatnonzero(self.nodes[start:] >= self.first + 2 * start)
+            stop = start + int(born[0]) if len(born) else len(self.nodes)
+            yield slice(start, stop)
+            start = stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +95,15 @@ class NominateAndCount(Nominate):
 
 
 @dataclass(frozen=True, eq=False)
+class NominateForks(NominateAndCount):
+    """Which fork is (nearly) the best at each node: a split, and a split of each of its sides? And how many are where?
+
+    The selector is "exponential": any other would have to list all forks. Answer: the three splits' indices, -1 for
+    a side that no split can divide, then the cells [side, side, class] in a row: [node, 3 + 4 x classes].
+    """
+
+
+@dataclass(frozen=True, eq=False)
 class CountCells:
     """How many rows of each class go left and right under a split? Answer: [node, side, class].
 
@@ -113,7 +131,16 @@ class CountColumns:
     epsilons: Sequence[Epsilon]
 
 
-Query = CountRows | CountLabels | Nominate | NominateAndCount | CountCells | CountSplits | CountColumns
+Query = (
+    CountRows
+    | CountLabels
+    | Nominate
+    | NominateAndCount
+    | NominateForks
+    | CountCells
+    | CountSplits
+    | CountColumns
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,6 +57,26 @@ class Paths:
         )
         return found
 
+    def undecided_below(self, nodes: IntArray) -> NDArray[np.bool_]:
+        """Which splits would be undecided on each side of each split of a node: [node, side, split, split and none].
+
+        The last one stands for none: it is there where no split is undecided.
+
+        Examples:
+            >>> from hedgerow.schema import Numeric
+            >>> schema = Schema([Numeric("age", 0, 90, [15, 30, 60])], label="ill", classes=[0, 1])
+            >>> left, right = Paths.root(schema).undecided_below(np.array([0]))[0]
+            >>> left[1].tolist(), right[2].tolist()
+            ([True, False, False, False], [False, False, False, True])
+        """
+        schema, n_splits = self.schema, len(self.schema.splits)
+        found = np.empty((len(nodes), 2, n_splits, n_splits + 1), dtype=np.bool_)
+        _rule_out_below(
+            nodes, self.parent, self.split, schema.split_table, schema.split_range, schema.bin_start,
+            self.undecided(nodes), found,
+        )  # fmt: skip
+        return found
+
     def are_undecided(self, nodes: IntArray, splits: IntArray) -> NDArray[np.bool_]:
         """Whether one split of each node is undecided: [node]."""
         found: NDArray[np.bool_] = _are_undecided(
@@ -81,19 +101,45 @@ def _rule_out(nodes, parent, split, rules, split_range, bin_start, undecided):  
     for i in range(len(nodes)):
         _reach(nodes[i], parent, split, rules, bin_start, reachable, on_path)
         for column in range(len(on_path)):
-            if not on_path[column]:
-                continue
-            bins = reachable[bin_start[column] : bin_start[column + 1]]
-            total = 0
-            for b in range(len(bins)):
-                total += bins[b]
-                before[b + 1] = total
-            for s in range(split_range[column, 0], split_range[column, 1]):
-                first, last, also = rules[s, 1], rules[s, 2], rules[s, 3]
-                left = before[last + 1] - before[first]
-                if also >= 0:
-                    left += bins[also]
-                undecided[i, s] = (left > 0) & (left < total)
+            if on_path[column]:
+                bins = reachable[bin_start[column] : bin_start[column + 1]]
+                _rule_out_of(bins, rules, split_range[column], before, undecided[i])
+
+
+@compiled
+def _rule_out_below(  # type: ignore[no-untyped-def]
+    nodes, parent, split, rules, split_range, bin_start, undecided, found
+):
+    """What is decided on a side of a split is what was before, and what the split itself decides."""
+    reachable = np.empty(bin_start[-1], dtype=np.bool_)
+    on_path = np.empty(len(split_range), dtype=np.bool_)
+    before = np.zeros(len(reachable) + 1, dtype=np.int32)
+    for i in range(len(nodes)):
+        _reach(nodes[i], parent, split, rules, bin_start, reachable, on_path)
+        for side in range(2):
+            for s in range(len(rules)):
+                column = rules[s, 0]
+                bins = reachable[bin_start[column] : bin_start[column + 1]].copy()
+                _narrow(bins, rules[s], side == 0)
+                left = found[i, side, s]
+                left[: len(rules)] = undecided[i]
+                _rule_out_of(bins, rules, split_range[column], before, left)
+                left[len(rules)] = not left[: len(rules)].any()
+
+
+@compiled
+def _rule_out_of(bins, rules, splits, before, undecided):  # type: ignore[no-untyped-def]
+    """Say which splits of a column are undecided [split] where these of its bins are reachable; `before` is scratch."""
+    total = 0
+    for b in range(len(bins)):
+        total += bins[b]
+        before[b + 1] = total
+    for s in range(splits[0], splits[1]):
+        first, last, also = rules[s, 1], rules[s, 2], rules[s, 3]
+        left = before[last + 1] - before[first]
+        if also >= 0:
+            left += bins[also]
+        undecided[s] = (left > 0) & (left < total)
 
 
 @compiled

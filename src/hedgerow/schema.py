@@ -26,6 +26,8 @@ from hedgerow.files import write_text
 FORMAT_VERSION = 1
 MAX_BINS = 65_536
 MAX_CLASSES = 65_536
+MOST_FORKING_SPLITS = 2**10
+MOST_PAIRS = 2**24  # of bins, for each class
 
 Value = str | int | float | bool
 
@@ -296,6 +298,12 @@ class Schema:
         bins = start + first, start + last + 1, more, (start + also)[more]
         # Unsigned, or compiled code would test every index for a negative one.
         return tuple(each.astype(np.uint64) for each in bins)
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether splits are so few that all forks, three splits at once, can be compared: at most some 100 MB of them."""
+        few = len(self.splits) <= MOST_FORKING_SPLITS
+        return few and self.n_classes * int(self.bin_start[-1]) ** 2 <= MOST_PAIRS
 
     @cached_property
     def hash(self) -> str:

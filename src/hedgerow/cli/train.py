@@ -44,8 +44,8 @@ def train(
         str, typer.Option(help="auto, select, paper, noisy_counts, noisy_columns or local.")
     ] = "auto",
     selector: Annotated[
-        str, typer.Option(help="permute_and_flip, exponential or report_noisy_max.")
-    ] = "permute_and_flip",
+        str, typer.Option(help="auto, permute_and_flip, exponential or report_noisy_max.")
+    ] = "auto",
     criterion: Annotated[str, typer.Option(help="auto, gini, entropy, root_gini or error.")] = "auto",
     budget: Annotated[str, typer.Option(help="auto, uniform, decay or harmonic.")] = "auto",
     leaf_fraction: Annotated[

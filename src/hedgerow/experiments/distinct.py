@@ -130,6 +130,9 @@ class RepeatedRows(GroupedRows):
             sibling = ((node - 1) ^ 1) + 1
             self._counts[sibling] = self._counts[self._parents[node]] - self._counts[node]
 
+    def _ranges_of(self, nodes: IntArray) -> IntArray:
+        return self._spans[nodes]
+
     def histograms(self, nodes: IntArray) -> Iterator[tuple[IntArray, Counts, IntArray]]:
         """See `GroupedRows.histograms`."""
         yield np.arange(len(nodes)), self._counts, nodes

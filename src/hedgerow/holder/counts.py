@@ -18,7 +18,7 @@ from hedgerow.compiled import AHEAD, compiled, prefetch_row, take
 from hedgerow.criteria import Criterion, add_impurities
 from hedgerow.encoding import Codes, check_codes
 from hedgerow.errors import InvalidTable
-from hedgerow.schema import Schema
+from hedgerow.schema import MAX_BINS, Schema
 from hedgerow.threads import n_threads, share
 
 IntArray = NDArray[np.int64]
@@ -35,6 +35,7 @@ TURNS = 4
 CELLS_WORTH_A_TURN = 2**18  # every part has a spare histogram
 ROOT = 0
 NONE = -1
+ONCE = np.empty(0, dtype=np.int64)  # how often each row occurs: all of them once
 
 
 class GroupedRows:
@@ -64,6 +65,7 @@ class GroupedRows:
         self._scratch = np.empty_like(self._order)
         chosen = np.empty(0, dtype=np.int64) if rows is None else rows.astype(np.int64)
         _pack(labels, chosen, self._label_bits, self._order)
+        self._times = ONCE
         self._ranges = np.array([[0, len(self._order)]])
         self._parent = np.array([NONE])
         shape = schema.n_classes, int(schema.bin_start[-1])  # of a histogram, all columns' bins in a row
@@ -154,6 +156,52 @@ class GroupedRows:
             len(rows) * self._n_cells // CELLS_WORTH_A_THREAD,
         )
 
+    def fork_scores(
+        self, nodes: IntArray, criteria: IntArray
+    ) -> Iterator[tuple[IntArray, NDArray[np.float64]]]:
+        """Batches of (positions in `nodes`, scores [node, side, split, split and none]).
+
+        V = -F(left) - F(right) of every split of every part that a split makes of a node; the last one is -F of the
+        part as it is. Criteria are one a node.
+        """
+        n_splits = len(self.schema.splits)
+        batch = max(1, MEMORY // (16 * n_splits * (n_splits + 1)))
+        for first in range(0, len(nodes), batch):
+            here = np.arange(first, min(first + batch, len(nodes)))
+            out = np.empty((len(here), 2, n_splits, n_splits + 1))
+            self._score_forks(nodes[here], criteria[here], out)
+            yield here, out
+
+    def _score_forks(self, nodes: IntArray, criteria: IntArray, out: NDArray[np.float64]) -> None:
+        n_classes, n_bins = self._store.shape[1:]
+        pairs = np.broadcast_to(np.int32(0), (n_classes, n_bins, n_bins))
+        args = self._ranges_of(nodes), self._times, pairs, int(self.schema.n_bins[0]), self.schema.split_bins
+        share(
+            lambda tickets: _score_forks(
+                *self._codes, *self._offsets, self._order, self._label_bits, *args, criteria, tickets, out
+            ),
+            len(nodes),
+        )  # fmt: skip
+
+    def quarters(self, nodes: IntArray, forks: IntArray) -> IntArray:
+        """Class counts of what the forks [node, 3] make of nodes: [node, side, side, class].
+
+        A fork is a split and one more on each of its sides; where that is NONE, all rows go left.
+        """
+        out = np.zeros((len(nodes), 2, 2, self.schema.n_classes), dtype=np.int64)
+        all_left = [*self._rules[0, :2], 0, MAX_BINS, NONE]
+        rules = np.where(forks[:, :, None] == NONE, all_left, self._rules[forks])
+        _count_quarters(
+            *self._columns, self._order, self._label_bits, self._ranges_of(nodes), self._times, rules, out
+        )
+        return out
+
+    def _ranges_of(self, nodes: IntArray) -> IntArray:
+        """Where the rows of nodes are."""
+        if len(self._ranges) < len(self._row):
+            raise IndexError("a partition was interrupted; group the rows anew")
+        return self._ranges[nodes]
+
     def cells(self, nodes: IntArray, splits: IntArray) -> IntArray:
         """Class counts on both sides of a split of a node: [place, side, class]; nodes may repeat."""
         out = np.empty((len(nodes), 2, self.schema.n_classes), dtype=np.int64)
@@ -194,8 +242,7 @@ class GroupedRows:
 
     def _rows_of(self, nodes: IntArray) -> IntArray:
         """Where in the store the histograms of these nodes are; those that are not there yet are made."""
-        if len(self._ranges) < len(self._row):
-            raise IndexError("a partition was interrupted; group the rows anew")
+        self._ranges_of(nodes)
         if (self._row[nodes] == NONE).any():
             room = self._make_room(len(nodes))
             counted, rest = _to_make(nodes, self._parent, self._ranges, self._row)
@@ -550,6 +597,117 @@ def _set_potentials(histogram, n_bins, split_bins, criterion, scratch, out):  # 
     out[:] = 0.0
     add_impurities(left, criterion, total, work, out)
     add_impurities(right, criterion, total, work, out)
+
+
+# ---- Forks: a split, and one more on each of its sides -----------------------------------------------------
+
+
+@compiled
+def _score_forks(  # type: ignore[no-untyped-def]
+    narrow, wide, narrow_offsets, wide_offsets, order, label_bits, ranges, times, pairs, n_bins, split_bins, criteria,
+    tickets, out,
+):  # fmt: skip
+    """Scores of what follows every split of every node; `pairs` [class, bin, bin] has the shape of their counts."""
+    n_splits = out.shape[2]
+    pairs = np.empty_like(pairs)
+    part, rest = np.empty((2, *pairs.shape[:2]), np.int64)
+    sides = np.empty((2, len(pairs), n_splits + 1))
+    scratch = (
+        np.zeros(pairs.shape[1] + 1, np.int64),
+        sides[0],
+        sides[1],
+        np.empty(n_splits + 1),
+        np.empty(n_splits + 1),
+    )
+    for _ in range(len(ranges)):
+        node = take(tickets)
+        if node >= len(ranges):
+            break
+        start, stop = ranges[node]
+        _count_pairs(narrow, wide, narrow_offsets, wide_offsets, order, label_bits, start, stop, times, pairs)
+        for s in range(n_splits):
+            _parts_of(pairs, s, n_bins, split_bins, part, rest)
+            _set_all_potentials(part, n_bins, split_bins, criteria[node], scratch, out[node, 0, s])
+            _set_all_potentials(rest, n_bins, split_bins, criteria[node], scratch, out[node, 1, s])
+        for i in range(out[node].size):
+            out[node].flat[i] = -out[node].flat[i]
+
+
+@compiled
+def _count_pairs(  # type: ignore[no-untyped-def]
+    narrow, wide, narrow_offsets, wide_offsets, order, label_bits, start, stop, times, pairs
+):
+    """How many rows of each class are in a bin and in another one: [class, bin, bin]."""
+    pairs[:] = 0
+    bits = np.uint64(label_bits)
+    labels = (np.uint64(1) << bits) - np.uint64(1)
+    n_narrow, n_columns = narrow.shape[1], narrow.shape[1] + wide.shape[1]
+    bins = np.empty(n_columns, np.uint64)
+    for j in range(start, stop):
+        entry = np.uint64(order[j])
+        row, of_class = entry >> bits, pairs[entry & labels]
+        n = np.int32(times[row]) if len(times) else np.int32(1)
+        for f in range(n_narrow):
+            bins[f] = narrow_offsets[f] + np.uint64(narrow[row, f])
+        for f in range(n_narrow, n_columns):
+            bins[f] = wide_offsets[f - n_narrow] + np.uint64(wide[row, f - n_narrow])
+        for f in range(n_columns):
+            of_bin = of_class[bins[f]]
+            for g in range(f, n_columns):
+                of_bin[bins[g]] += n
+    for a in range(len(pairs)):  # each two columns were counted one way round
+        for b in range(pairs.shape[1]):
+            for c in range(b):
+                both = pairs[a, b, c] + pairs[a, c, b]
+                pairs[a, b, c] = pairs[a, c, b] = both
+
+
+@compiled
+def _parts_of(pairs, s, n_bins, split_bins, part, rest):  # type: ignore[no-untyped-def]
+    """Histograms [class, bin] of the rows on the left side of split s, and on its right side."""
+    start, stop, more, also = split_bins
+    for a in range(len(pairs)):
+        part[a] = rest[a] = 0
+        for b in range(n_bins):  # the bins of the first column, which has every row once
+            rest[a] += pairs[a, b]
+        for b in range(start[s], stop[s]):
+            part[a] += pairs[a, b]
+        for i in range(len(more)):
+            if more[i] == s:
+                part[a] += pairs[a, also[i]]
+        rest[a] -= part[a]
+
+
+@compiled
+def _set_all_potentials(histogram, n_bins, split_bins, criterion, scratch, out):  # type: ignore[no-untyped-def]
+    """F(left) + F(right) of every split of some rows, and their F as they are."""
+    prefix, left, right, total, work = scratch
+    _sides(histogram, n_bins, split_bins, prefix, left, right)
+    for a in range(len(histogram)):
+        left[a, -1], right[a, -1] = histogram[a, :n_bins].sum(), 0.0
+    out[:] = 0.0
+    add_impurities(left, criterion, total, work, out)
+    add_impurities(right, criterion, total, work, out)
+
+
+@compiled
+def _count_quarters(narrow, wide, order, label_bits, ranges, times, rules, out):  # type: ignore[no-untyped-def]
+    """Class counts [node, side, side, class] of rows by a split and the splits of its sides: rules [node, 3]."""
+    bits = np.uint64(label_bits)
+    labels = (np.uint64(1) << bits) - np.uint64(1)
+    for i in range(len(ranges)):
+        for j in range(ranges[i, 0], ranges[i, 1]):
+            entry = np.uint64(order[j])
+            row = entry >> bits
+            side = _side(narrow, wide, row, rules[i, 0])
+            below = _side(narrow, wide, row, rules[i, 1 + side])
+            out[i, side, below, entry & labels] += times[row] if len(times) else 1
+
+
+@compiled
+def _side(narrow, wide, row, rule):  # type: ignore[no-untyped-def]
+    code = np.int64(wide[rule[1], row]) if rule[0] else np.int64(narrow[rule[1], row])
+    return 0 if (rule[2] <= code and code <= rule[3]) or code == rule[4] else 1
 
 
 @compiled

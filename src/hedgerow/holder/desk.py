@@ -27,6 +27,7 @@ from hedgerow.messages import (
     CountSplits,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
     Refusal,
     Request,
@@ -42,7 +43,7 @@ LOG = logging.getLogger(__name__)
 ALL_QUERIES: frozenset[type[Query]] = frozenset(Query.__args__)
 SELECTING = frozenset({CountRows, CountLabels, NominateAndCount})
 QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning asks
-    "select": SELECTING,
+    "select": SELECTING | {NominateForks},
     "paper": SELECTING,
     "local": frozenset({CountRows, CountLabels, Nominate, CountCells}),
     "noisy_counts": frozenset({CountRows, CountLabels, CountSplits}),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.errors import InvalidTable, Refused
-from hedgerow.holder.counts import Counts, GroupedRows
+from hedgerow.holder.counts import NONE, Counts, GroupedRows
 from hedgerow.holder.keys import NoKeys, PathKeys
 from hedgerow.messages import (
     MOST_BYTES,
@@ -28,12 +28,13 @@ from hedgerow.messages import (
     Grow,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
 )
 from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger, Price, Quote
-from hedgerow.privacy.noise import LARGEST_SCALE, Noise, SeededNoise
-from hedgerow.privacy.selectors import SELECTORS, best_of
+from hedgerow.privacy.noise import LARGEST_SCALE, Noise, NoNoise, SeededNoise
+from hedgerow.privacy.selectors import SELECTORS, Exponential, best_of, select_forks
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 from hedgerow.schema import Schema
 
@@ -52,6 +53,7 @@ WHAT: dict[type[Query], str] = {
     CountSplits: "cells of every split",
     CountColumns: "histograms of every column",
 }
+FORK = "choice of a fork", "cells of a fork"
 LAPLACE = "discrete Laplace"
 PURPOSE = {kind: i for i, kind in enumerate(WHAT)}
 
@@ -153,8 +155,9 @@ class Holder:
         """Partition the rows as an announcement says that is in order."""
         if growth is None:
             return
-        self._rows.split(growth.nodes, growth.splits)
-        self._keys.grow(growth.nodes)
+        for part in growth.generations():
+            self._rows.split(growth.nodes[part], growth.splits[part])
+            self._keys.grow(growth.nodes[part])
         self._paths = paths  # at last: whatever was interrupted is noticed by the next question
 
     def _check(self, query: Query) -> None:
@@ -162,6 +165,11 @@ class Holder:
         n_splits, n_classes = len(self.schema.splits), self.schema.n_classes
         if isinstance(query, CountCells) and query.splits.max() >= n_splits:
             raise Refused("a split is not in the schema.")
+        if isinstance(query, NominateForks):
+            if query.selector != Exponential.name:
+                raise Refused(f"forks are chosen by {Exponential.name!r} only.")
+            if not self.schema.can_fork:
+                raise Refused("the schema has too many splits to choose three at once.")
         if isinstance(query, Nominate):
             if query.selector not in SELECTORS:
                 raise Refused(f"there is no selector {query.selector!r}.")
@@ -193,6 +201,11 @@ class Holder:
         """The noisy answer to a query that has been charged. Seeded noise is the same every time."""
         rows, query = self._rows, charged.query
         match query:
+            case NominateForks():
+                forks = self._nominate_forks(query, charged.keys[0])
+                cells = rows.quarters(query.nodes, forks)
+                noisy = self._noisy(CountCells, query.cell_epsilons, charged.keys[1], cells)
+                return np.concatenate([forks, noisy.reshape(len(forks), -1)], axis=1)
             case NominateAndCount():
                 splits = self._nominate(query, charged.keys[0])
                 cells = rows.cells(query.nodes, splits)
@@ -236,6 +249,32 @@ class Holder:
             )
         return chosen
 
+    def _nominate_forks(self, query: NominateForks, keys: NDArray[np.uint64]) -> IntArray:
+        """Selection on the sum of V over both sides of a split, each side with a split of its own.
+
+        A row is on one side of every split, so it changes a fork's score as it changes a split's; the other side's
+        part of it stays the same to the last bit.
+        """
+        n_classes = self.schema.n_classes
+        epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
+        numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
+        sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
+        is_exact = math.inf in epsilons.items
+        rates = epsilons.map(lambda each: Fraction(1) if is_exact else _fraction(each))
+        chosen = np.empty((len(query.nodes), 3), dtype=np.int64)
+        for batch, scores in self._rows.fork_scores(query.nodes, numbers):
+            nodes = query.nodes[batch]
+            chosen[batch] = select_forks(
+                to_fixed_point(scores),
+                self._paths.undecided_below(nodes),
+                self._paths.undecided(nodes),
+                sensitivities.at(batch),
+                rates.at(batch),
+                NoNoise() if is_exact else self._noise,
+                keys[batch],
+            )
+        return np.where(chosen == len(self.schema.splits), NONE, chosen)
+
     def _best(self, nodes: IntArray, store: Counts, rows: IntArray, criteria: IntArray) -> IntArray:
         """The undecided split of the highest score, the first of equals.
 
@@ -274,9 +313,10 @@ def prices_of(query: Query) -> list[Price]:
     """What the releases that answer a query cost, as a ledger has them."""
     if not isinstance(query, Nominate):
         return [Price(LAPLACE, WHAT[type(query)], query.epsilons)]
-    prices = [Price(query.selector, WHAT[Nominate], query.epsilons)]
+    choice, cells = FORK if isinstance(query, NominateForks) else (WHAT[Nominate], WHAT[CountCells])
+    prices = [Price(query.selector, choice, query.epsilons)]
     if isinstance(query, NominateAndCount):
-        prices.append(Price(LAPLACE, WHAT[CountCells], query.cell_epsilons))
+        prices.append(Price(LAPLACE, cells, query.cell_epsilons))
     return prices
 
 
@@ -293,6 +333,7 @@ def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
         CountLabels: (n_classes,),
         Nominate: (),
         NominateAndCount: (1 + 2 * n_classes,),
+        NominateForks: (3 + 4 * n_classes,),
         CountCells: (2, n_classes),
         CountSplits: (len(schema.splits), 2, n_classes),
         CountColumns: (int(schema.bin_start[-1]), n_classes),

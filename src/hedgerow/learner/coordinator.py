@@ -13,8 +13,8 @@ from hedgerow.budget import GRAINS, BudgetRule, NodeBudgets, Standing, priced, p
 from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, split_gains
 from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
-from hedgerow.learner.private_split import PrivateSplit
-from hedgerow.learner.topdown import ROUNDING, FloatArray, Growth, all_of, third_of, top_down
+from hedgerow.learner.private_split import PrivateSplit, select_forks
+from hedgerow.learner.topdown import NONE, ROUNDING, FloatArray, Growth, all_of, third_of, top_down
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
 from hedgerow.paths import Paths
@@ -114,12 +114,23 @@ class _Study:
     def evaluate(self, nodes: IntArray) -> None:
         """Find a split for each node that may be split, count its cells, and say if it is wanted."""
         plan, known = self.plan, self.growth.nodes
+        nodes = nodes[known["split"][nodes] == NONE]  # a fork decides about children too
+        if not len(nodes):
+            return
         paths = Paths(self._schema, known["parent"], known["split"])
         planned = plan.node_budgets(self._standing(nodes), self._n_rows)
-        inner = np.flatnonzero((planned.select > 0) & paths.divisible(nodes))
-        if not len(inner):
-            return
-        nodes, budgets = nodes[inner], planned.at(inner)
+        may_be_split = (planned.select > 0) & paths.divisible(nodes)
+        forks, singles = (
+            np.flatnonzero(may_be_split & planned.fork),
+            np.flatnonzero(may_be_split & ~planned.fork),
+        )
+        if len(singles):
+            self._split(paths, nodes[singles], planned.at(singles))
+        if len(forks):
+            self._fork(nodes[forks], planned.at(forks))
+
+    def _split(self, paths: Paths, nodes: IntArray, budgets: NodeBudgets) -> None:
+        plan, known = self.plan, self.growth.nodes
         rows = self._weigh(nodes, budgets)
         found = plan.private_split.evaluate(self._network, paths, nodes, budgets, plan.epsilon)
         known["split"][nodes], known["cells"][nodes] = found.splits, found.cells
@@ -127,6 +138,16 @@ class _Study:
             known["left"][nodes] -= budgets.total
             known["cell_noise"][nodes] = found.variance
         self._judge(nodes, found.cells, rows)
+
+    def _fork(self, nodes: IntArray, budgets: NodeBudgets) -> None:
+        """A split for each node and for its children; those wait until they are born."""
+        known = self.growth.nodes
+        found = select_forks(self._network, nodes, budgets, self.plan.epsilon)
+        known["split"][nodes], known["fork"][nodes] = found.splits[:, 0], found.splits[:, 1:]
+        known["fork_cells"][nodes], known["fork_noise"][nodes] = found.cells, found.variance
+        known["cells"][nodes], known["cell_noise"][nodes] = found.cells.sum(axis=2), 2 * found.variance
+        known["left"][nodes] -= budgets.total
+        self._judge(nodes, known["cells"][nodes], None)
 
     def _weigh(self, nodes: IntArray, budgets: NodeBudgets) -> IntArray | None:
         """The paper's weights: noisy numbers of rows, where the budget has a share for them."""
@@ -164,7 +185,26 @@ class _Study:
         known["counts"][children], known["variance"][children] = counts, variances[:, None]
         known["measured"][children], known["noise"][children] = cells, noise[:, None]
         known["promise"][children] = promises[:, None]
+        self._inherit(nodes, children)
         return children
+
+    def _inherit(self, parents: IntArray, children: IntArray) -> None:
+        """Children get the splits that were chosen for them when their parents were evaluated.
+
+        Their cells are then what is measured; the sums of those are no measurement besides.
+        """
+        known = self.growth.nodes
+        place, side = np.nonzero(known["fork"][parents] != NONE)
+        if not len(place):
+            return
+        heirs, parents = children[place, side], parents[place]
+        known["split"][heirs] = known["fork"][parents, side]
+        known["cells"][heirs] = known["fork_cells"][parents, side]
+        known["cell_noise"][heirs] = known["fork_noise"][parents]
+        known["noise"][heirs] = np.inf
+        self._judge(heirs, known["cells"][heirs], None)
+        least = self.plan.min_weight * self._n_rows
+        known["wanted"][heirs] &= on_simplex(known["counts"][heirs]).sum(axis=1) >= least
 
     def label(self) -> None:
         """Count the classes at the leaves, each with what the rule grants from what its path has left."""

@@ -25,7 +25,7 @@ class Wishes:
     epsilon: Epsilon  # what each holder grants
     n_holders: int = 1
     method: str = "auto"
-    selector: str = "permute_and_flip"
+    selector: str = "auto"
     criterion: str = "auto"
     budget: str = "auto"
     leaf_fraction: float | None = None
@@ -76,8 +76,9 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
 
 def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
     method, holders = wishes.method, wishes.n_holders
+    selector = "permute_and_flip" if wishes.selector == "auto" else wishes.selector
     if method == "auto" and holders > 1:
-        local, columns = LocalSelection(wishes.selector), NoisyCounts("per-column")
+        local, columns = LocalSelection(selector), NoisyCounts("per-column")
         # Without noise, counts give the very tree of all rows together, however they are divided.
         exact = math.isinf(wishes.epsilon)
         return (
@@ -91,13 +92,13 @@ def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
         case "noisy_columns":
             return NoisyCounts("per-column")
         case "local":
-            return LocalSelection(wishes.selector)
+            return LocalSelection(selector)
     if holders > 1:
         raise InvalidParameter(
             f"method={method!r} selects at one holder, but there are {holders}; "
             "choose 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
         )
-    return SelectSplit("report_noisy_max" if method == "paper" else wishes.selector)
+    return SelectSplit("report_noisy_max" if method == "paper" else selector)
 
 
 def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisiness: float) -> BudgetRule:
@@ -112,6 +113,7 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
         noisiness=noisiness,
         criterion=criterion,
         max_depth=wishes.max_depth,
+        n_pairs=_pairs_to_count(schema, wishes),
     )
     is_paper = wishes.method == "paper"
     if wishes.budget == "auto" and not is_paper:
@@ -133,6 +135,17 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
         select=usual.select,
         weigh=usual.weigh,
     )
+
+
+def _pairs_to_count(schema: Schema, wishes: Wishes) -> int | None:
+    """How many pairs of columns a fork asks about; None if there are to be none.
+
+    Whoever names a selector gets just that, one split at a time.
+    """
+    may_fork = wishes.n_holders == 1 and wishes.method in {"auto", "select"} and wishes.selector == "auto"
+    if not may_fork or wishes.budget != "auto" or not schema.can_fork:
+        return None
+    return math.comb(len(schema.columns) + 1, 2)
 
 
 @dataclass(frozen=True)

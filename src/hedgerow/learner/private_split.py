@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hedgerow.budget import NodeBudgets, priced
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import laplace_variance, on_simplex
-from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate, NominateAndCount
+from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate, NominateAndCount, NominateForks
 from hedgerow.network import Network
 from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray, Repeated
@@ -101,6 +101,17 @@ class SelectSplit:
         [answer] = network.ask(query)
         cells = answer[:, 1:].reshape(len(nodes), 2, -1).astype(np.float64)
         return Evaluation(answer[:, 0], cells, _variances(network, to_count))
+
+
+def select_forks(network: Network, nodes: IntArray, budgets: NodeBudgets, epsilon: Epsilon) -> Evaluation:
+    """One holder selects forks: a split for each node and one for each of its children, by the exponential mechanism.
+
+    The splits are [node, 3], NONE for a child that no split can divide; the cells [node, side, side, class].
+    """
+    to_select, to_count = priced(budgets.select, epsilon), priced(budgets.count, epsilon)
+    [answer] = network.ask(NominateForks(nodes, budgets.criteria(), "exponential", to_select, to_count))
+    cells = answer[:, 3:].reshape(len(nodes), 2, 2, -1).astype(np.float64)
+    return Evaluation(answer[:, :3], cells, _variances(network, to_count))
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,13 @@ class Growth:
                 ("gain", np.float64),  # weight times gain, in rows: what the split takes off the potential
                 ("wanted", np.bool_),  # worth a place in the queue
                 ("is_split", np.bool_),
+                (
+                    "fork",
+                    np.int64,
+                    2,
+                ),  # the children's splits, if they were chosen with its own; NONE: not yet
+                ("fork_cells", np.float64, (2, 2, n_classes)),  # [side, side, class], and their variance
+                ("fork_noise", np.float64),
             ]
         )
         self._records = _unborn(max(256, ROOM // kind.itemsize), kind)
@@ -102,6 +109,7 @@ class Growth:
 def _unborn(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
     records = np.zeros(n, kind)
     records["child"] = records["split"] = NONE
+    records["fork"] = NONE
     return records
 
 
@@ -124,7 +132,7 @@ def top_down(
 ) -> None:
     """Grow the tree, best first, until no leaf is wanted or `max_splits` are made.
 
-    `evaluate` gives nodes a split and a gain, and says whether they are `wanted` in the queue;
+    `evaluate` gives nodes a split and a gain, if they have none yet, and says whether they are `wanted` in the queue;
     `open_children` makes the children of nodes that have been evaluated. With n splits left
     to make, a wave opens at most `at_once(n)` nodes.
     """

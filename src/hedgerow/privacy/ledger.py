@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
 from hedgerow.errors import BudgetExceeded, Refused
 from hedgerow.repeated import Epsilon, IntArray, Repeated
 
@@ -181,7 +182,7 @@ class Ledger:
     def quote(self, parts: IntArray, prices: Sequence[Price], divided: IntArray | None = None) -> Quote:
         """What the account would be after some divisions, then releases about each part at these prices. Books nothing.
 
-        Parts are divided in two, which get the next numbers. Refuses what costs too much, what costs nothing, and
+        Parts are divided in two, one after another; the halves get the next numbers, and may be divided in turn. Refuses what costs too much, what costs nothing, and
         parts that are unknown or divided already.
         """
         if divided is None:
@@ -202,9 +203,8 @@ class Ledger:
         finer = unit // self._unit
         most = int(self._sums.max()) * finer + sum(max(u, default=0) for u in units) * len(reached)
         kind: Any = np.int64 if max(most, finer) < 2**63 else object
-        parents = np.repeat(divided, 2)
-        sums = np.concatenate([self._sums, self._sums[parents]]).astype(kind, copy=False) * finer
-        depths = np.concatenate([self._depths, self._depths[parents] + 1])
+        origin, depths = _descent(divided, self._depths)
+        sums = self._sums[origin].astype(kind, copy=False) * finer
         for cost, in_units in zip(costs, units, strict=True):
             if any(in_units):
                 np.add.at(sums, reached, np.array(in_units, dtype=kind)[cost.which[payer]])
@@ -228,9 +228,9 @@ class Ledger:
         return Quote(spent, unit, sums, depths, children, releases, self._sums)
 
     def _divide(self, divided: IntArray) -> IntArray:
-        """The first child of every part, old and new; only old parts are divided, and only once."""
-        n_parts, first = len(self._children), 2 * np.arange(len(divided)) + len(self._children)
-        _check_known(divided, n_parts)
+        """The first child of every part, old and new; a part is there before it is divided, and is divided once."""
+        first = 2 * np.arange(len(divided)) + len(self._children)
+        _check_known(divided, first)
         children = np.concatenate([self._children, np.full(2 * len(divided), NONE)])
         again = children[divided] != NONE
         children[divided] = first
@@ -282,7 +282,19 @@ def _reached(parts: IntArray, children: IntArray) -> tuple[IntArray, IntArray]:
     return np.concatenate(payers), np.repeat(np.arange(len(parts)), [len(each) for each in payers])
 
 
-def _check_known(parts: IntArray, n: int) -> None:
+@compiled
+def _descent(divided: IntArray, depths: IntArray) -> tuple[IntArray, IntArray]:
+    """Of all parts, old and new: the old one that it is a part of, and its depth."""
+    n_parts = len(depths)
+    origin, all_depths = np.arange(n_parts + 2 * len(divided)), np.empty(n_parts + 2 * len(divided), np.int64)
+    all_depths[:n_parts] = depths
+    for i in range(len(divided)):
+        for child in range(n_parts + 2 * i, n_parts + 2 * i + 2):
+            origin[child], all_depths[child] = origin[divided[i]], all_depths[divided[i]] + 1
+    return origin, all_depths
+
+
+def _check_known(parts: IntArray, n: int | IntArray) -> None:
     if len(unknown := parts[(parts < 0) | (parts >= n)]):
         raise Refused(f"node {unknown[0]} does not exist.")
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
-from hedgerow.privacy.exact import flip_candidates
+from hedgerow.privacy.exact import MOST_OPTIONS, choose_forks, flip_candidates
 from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise
 from hedgerow.repeated import Repeated
 from hedgerow.threads import even_parts, run_all
@@ -141,6 +141,59 @@ class ReportNoisyMax:
             noisy = noise.laplace(scores, rates.map(lambda rate: 1 / rate), keys)
         chosen: NDArray[np.int64] = best_of(noisy, among)
         return chosen
+
+
+def select_forks(
+    scores: NDArray[np.int64],
+    options: NDArray[np.bool_],
+    candidates: NDArray[np.bool_],
+    sensitivity: int | Repeated[int],
+    epsilon: Fraction | Repeated[Fraction],
+    noise: Noise,
+    keys: NDArray[np.uint64],
+) -> NDArray[np.int64]:
+    """The exponential mechanism over forks: a candidate h, an option i on its left side and one, j, on its right.
+
+    The answer is (h, i, j) [node, 3]; the score of a fork is scores[node, 0, h, i] + scores[node, 1, h, j]. `options`
+    is [node, side, candidate, option] like the scores, `candidates` [node, candidate]; both must be public, and every
+    candidate has an option on either side. Epsilon-private as `Exponential` is, if one row moves the scores of all
+    forks of a node in the same direction by at most `sensitivity`.
+    """
+    if scores.ndim != 4 or scores.shape[:3] != (len(scores), 2, candidates.shape[-1]):
+        raise ValueError(f"scores must be [node, side, candidate, option], got shape {scores.shape}")
+    if scores.shape[2] > MOST_OPTIONS or scores.shape[3] > MOST_OPTIONS:
+        raise ValueError(f"at most {MOST_OPTIONS} candidates and options can be chosen among")
+    n_nodes, _, n_candidates, n_options = scores.shape
+    flat = scores.reshape(n_nodes, 2 * n_candidates * n_options)
+    rates, _ = _checked(flat, sensitivity, epsilon, noise, keys, None)
+    if options.shape != scores.shape or candidates.shape != (n_nodes, n_candidates):
+        raise ValueError("options must be bool like the scores, candidates bool [node, candidate]")
+    if not candidates.any(axis=1).all() or not (options.any(axis=(1, 3)) | ~candidates).all():
+        raise ValueError("a node must have a candidate, and a candidate an option on either side")
+    if isinstance(noise, NoNoise):
+        return _best_forks(scores, options, candidates)
+    chosen, scores = np.empty((n_nodes, 3), np.int64), np.ascontiguousarray(scores)
+    options, candidates = np.ascontiguousarray(options), np.ascontiguousarray(candidates)
+    ratios = np.array([bounded_ratio(rate) for rate in rates.items], dtype=np.int64)[rates.which]
+    for tape, nodes in noise.tapes(keys):
+        mine = chosen[nodes]
+        tape.fill(
+            choose_forks, len(mine), scores[nodes], options[nodes], candidates[nodes], ratios[nodes], mine
+        )
+    return chosen
+
+
+def _best_forks(
+    scores: NDArray[np.int64], options: NDArray[np.bool_], candidates: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The forks of the highest scores, the first of equals. Not private."""
+    lowest = -LARGEST_VALUE
+    possible = np.where(options, scores, lowest)
+    below = possible.argmax(axis=3)  # [node, side, candidate]
+    best = np.take_along_axis(possible, below[..., None], axis=3)[..., 0].sum(axis=1)
+    first = np.where(candidates, best, 2 * lowest).argmax(axis=1)
+    nodes = np.arange(len(scores))
+    return np.stack([first, below[nodes, 0, first], below[nodes, 1, first]], axis=1)
 
 
 SELECTORS: dict[str, Selector] = {

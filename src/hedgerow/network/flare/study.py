@@ -30,7 +30,7 @@ RESERVED = ("server", "console", "authority", "all", "client", "admin", "localho
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("auto", *QUERIES),
-    "selector": tuple(SELECTORS),
+    "selector": ("auto", *SELECTORS),
     "criterion": ("auto", *(criterion.name for criterion in Criterion)),
     "budget": ("auto", *SCHEDULES),
     "neighbours": NEIGHBOURS,
@@ -54,7 +54,7 @@ class Study:
     port: int = 8002
     admin_port: int = 8003
     method: str = "auto"
-    selector: str = "permute_and_flip"
+    selector: str = "auto"
     criterion: str = "auto"
     budget: str = "auto"
     neighbours: str = "add-remove"
