@@ -284,7 +284,6 @@ class Adaptive:
     root_fraction: Fraction = Fraction(3, 100)
     select: float = 0.85
     reach: float = 0.2
-    fork_reach: float = 0.27
     growth: float = 1.6
     sampling: float = 0.5  # noise of the rows themselves, in units of D / epsilon
     least_levels: float = 0.6
@@ -358,8 +357,7 @@ class Adaptive:
         """How many more levels below each node are worth their price."""
         impurity = weighted_impurities(nodes.counts, Criterion.gini)
         noise = (self._selection_noise(nodes.left) + self.sampling) * math.log(max(self.n_candidates, 2))
-        reach = self.reach if self.n_pairs is None else self.fork_reach
-        levels: FloatArray = _levels(reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
+        levels: FloatArray = _levels(self.reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
         return levels if self.max_depth is None else np.minimum(levels, self.max_depth - nodes.depth + 1)
 
     def _selection_noise(self, left: IntArray) -> FloatArray:

@@ -28,7 +28,7 @@ SCHEMA = Schema([Numeric(name, 0, 1, 7) for name in ("a", "b")], label="y", clas
 MIDDLE = 3
 ROWS, SEEDS = 2_000, 400
 EPSILON = Fraction(2)
-HALVES = NodeBudgets(*(np.array([n]) for n in (Criterion.gini, GRAINS // 2, GRAINS // 2, 0)))
+HALVES = NodeBudgets(*(np.array([n]) for n in (Criterion.gini, GRAINS // 2, GRAINS // 2, 0, False)))
 
 Part = tuple[NDArray[np.float64], NDArray[np.int64]]
 

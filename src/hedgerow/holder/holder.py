@@ -259,19 +259,22 @@ class Holder:
         epsilons, criteria = Repeated.of(query.epsilons), Repeated.of(query.criteria)
         numbers = np.array([int(criterion) for criterion in criteria.items])[criteria.which]
         sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
+        # What is named often is scored once.
+        (nodes, of_nodes), which = np.unique([query.nodes, numbers], axis=1, return_inverse=True)
         is_exact = math.inf in epsilons.items
         rates = epsilons.map(lambda each: Fraction(1) if is_exact else _fraction(each))
         chosen = np.empty((len(query.nodes), 3), dtype=np.int64)
-        for batch, scores in self._rows.fork_scores(query.nodes, numbers):
-            nodes = query.nodes[batch]
-            chosen[batch] = select_forks(
+        for batch, scores in self._rows.fork_scores(nodes, of_nodes):
+            places = np.flatnonzero((which >= batch[0]) & (which <= batch[-1]))
+            chosen[places] = select_forks(
                 to_fixed_point(scores),
-                self._paths.undecided_below(nodes),
-                self._paths.undecided(nodes),
-                sensitivities.at(batch),
-                rates.at(batch),
+                self._paths.undecided_below(nodes[batch]),
+                self._paths.undecided(nodes[batch]),
+                which[places] - batch[0],
+                sensitivities.at(places),
+                rates.at(places),
                 NoNoise() if is_exact else self._noise,
-                keys[batch],
+                keys[places],
             )
         return np.where(chosen == len(self.schema.splits), NONE, chosen)
 

@@ -463,15 +463,24 @@ def choose_forks(
     scores: NDArray[np.int64],
     options: NDArray[np.bool_],
     candidates: NDArray[np.bool_],
+    which: NDArray[np.int64],
     rates: NDArray[np.int64],
     chosen: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """`fork` for node i, from the first one on, at the rate rates[i] = (numerator, denominator)."""
-    for i in range(first, len(scores)):
+    """`fork` for node i, from the first one on, from table which[i] at the rate rates[i] = (numerator, denominator)."""
+    for i in range(first, len(which)):
+        table = which[i]
         after = fork(
-            words, position, scores[i], options[i], candidates[i], rates[i, 0], rates[i, 1], chosen[i]
+            words,
+            position,
+            scores[table],
+            options[table],
+            candidates[table],
+            rates[i, 0],
+            rates[i, 1],
+            chosen[i],
         )
         if after < 0:
             return i, position
         position = after
-    return len(scores), position
+    return len(which), position

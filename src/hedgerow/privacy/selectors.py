@@ -7,6 +7,7 @@ so the proofs below hold for the code as it runs. docs/privacy.md has them at le
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
@@ -147,6 +148,7 @@ def select_forks(
     scores: NDArray[np.int64],
     options: NDArray[np.bool_],
     candidates: NDArray[np.bool_],
+    which: NDArray[np.int64],
     sensitivity: int | Repeated[int],
     epsilon: Fraction | Repeated[Fraction],
     noise: Noise,
@@ -154,46 +156,43 @@ def select_forks(
 ) -> NDArray[np.int64]:
     """The exponential mechanism over forks: a candidate h, an option i on its left side and one, j, on its right.
 
-    The answer is (h, i, j) [node, 3]; the score of a fork is scores[node, 0, h, i] + scores[node, 1, h, j]. `options`
-    is [node, side, candidate, option] like the scores, `candidates` [node, candidate]; both must be public, and every
-    candidate has an option on either side. Epsilon-private as `Exponential` is, if one row moves the scores of all
-    forks of a node in the same direction by at most `sensitivity`.
+    `scores` are [table, side, candidate, option]; a node chooses from table which[node], where a fork scores
+    scores[table, 0, h, i] + scores[table, 1, h, j]. The answer is (h, i, j): [node, 3]. `options` is like the scores,
+    `candidates` [table, candidate]; both must be public, and every candidate has an option on either side.
+    Epsilon-private as `Exponential` is, if one row moves the scores of all forks of a node in the same direction by at
+    most `sensitivity`.
     """
-    if scores.ndim != 4 or scores.shape[:3] != (len(scores), 2, candidates.shape[-1]):
-        raise ValueError(f"scores must be [node, side, candidate, option], got shape {scores.shape}")
-    if scores.shape[2] > MOST_OPTIONS or scores.shape[3] > MOST_OPTIONS:
-        raise ValueError(f"at most {MOST_OPTIONS} candidates and options can be chosen among")
-    n_nodes, _, n_candidates, n_options = scores.shape
-    flat = scores.reshape(n_nodes, 2 * n_candidates * n_options)
-    rates, _ = _checked(flat, sensitivity, epsilon, noise, keys, None)
-    if options.shape != scores.shape or candidates.shape != (n_nodes, n_candidates):
-        raise ValueError("options must be bool like the scores, candidates bool [node, candidate]")
-    if not candidates.any(axis=1).all() or not (options.any(axis=(1, 3)) | ~candidates).all():
-        raise ValueError("a node must have a candidate, and a candidate an option on either side")
-    if isinstance(noise, NoNoise):
-        return _best_forks(scores, options, candidates)
-    chosen, scores = np.empty((n_nodes, 3), np.int64), np.ascontiguousarray(scores)
-    options, candidates = np.ascontiguousarray(options), np.ascontiguousarray(candidates)
-    ratios = np.array([bounded_ratio(rate) for rate in rates.items], dtype=np.int64)[rates.which]
-    for tape, nodes in noise.tapes(keys):
-        mine = chosen[nodes]
-        tape.fill(
-            choose_forks, len(mine), scores[nodes], options[nodes], candidates[nodes], ratios[nodes], mine
+    n_tables, n_sides, n_candidates, n_options = scores.shape
+    if options.shape != scores.shape or candidates.shape != (n_tables, n_candidates) or n_sides != 2:
+        raise ValueError(
+            "scores and options must be [table, 2, candidate, option], candidates [table, candidate]"
         )
+    if max(n_candidates, n_options) > MOST_OPTIONS:
+        raise ValueError(f"at most {MOST_OPTIONS} candidates and options can be chosen among")
+    if not candidates.any(axis=1).all() or not (np.all(options.any(axis=3), axis=1) | ~candidates).all():
+        raise ValueError("a table must have a candidate, and a candidate an option on either side")
+    if scores.dtype != np.int64 or not _are_small(scores.reshape(n_tables, -1), LARGEST_VALUE // 2):
+        raise ValueError("scores must be int64, strictly between -2**61 and 2**61")
+    rates = _rates(len(which), sensitivity, epsilon, noise, keys)
+    if isinstance(noise, NoNoise):
+        return _best_forks(scores, options, candidates)[which]
+    ratios = np.array([bounded_ratio(rate) for rate in rates.items], dtype=np.int64)[rates.which]
+    tables = [np.ascontiguousarray(each) for each in (scores, options, candidates)]
+    chosen = np.empty((len(which), 3), np.int64)
+    _fill(noise, keys, 1, choose_forks, lambda here: (*tables, which[here], ratios[here], chosen[here]))
     return chosen
 
 
 def _best_forks(
     scores: NDArray[np.int64], options: NDArray[np.bool_], candidates: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """The forks of the highest scores, the first of equals. Not private."""
-    lowest = -LARGEST_VALUE
-    possible = np.where(options, scores, lowest)
-    below = possible.argmax(axis=3)  # [node, side, candidate]
+    """The forks of the highest scores, the first of equals: [table, 3]. Not private."""
+    possible = np.where(options, scores, -LARGEST_VALUE // 2)
+    below = possible.argmax(axis=3)  # [table, side, candidate]
     best = np.take_along_axis(possible, below[..., None], axis=3)[..., 0].sum(axis=1)
-    first = np.where(candidates, best, 2 * lowest).argmax(axis=1)
-    nodes = np.arange(len(scores))
-    return np.stack([first, below[nodes, 0, first], below[nodes, 1, first]], axis=1)
+    first = np.where(candidates, best, -2 * LARGEST_VALUE).argmax(axis=1)
+    tables = np.arange(len(scores))
+    return np.stack([first, below[tables, 0, first], below[tables, 1, first]], axis=1)
 
 
 SELECTORS: dict[str, Selector] = {
@@ -215,23 +214,35 @@ def _checked(
             "scores must be int64 [node, candidate] with at least one candidate, "
             f"got {scores.dtype} of shape {scores.shape}"
         )
-    if keys.shape != scores.shape[:1]:
-        raise ValueError(f"keys must have one entry a node ({len(scores)}), got shape {keys.shape}")
-    epsilons, sensitivities = Repeated.one(epsilon, len(scores)), Repeated.one(sensitivity, len(scores))
+    rates = _rates(len(scores), sensitivity, epsilon, noise, keys)
+    if candidates is None:
+        candidates = np.ones(scores.shape, dtype=np.bool_)
+    are_alike = candidates.shape == scores.shape and candidates.dtype == np.bool_
+    if not are_alike or not candidates.any(axis=1).all():
+        raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
+    if not _are_small(scores, LARGEST_VALUE):  # if they are, a difference of two scores fits an int64
+        raise ValueError("scores must lie strictly between -2**62 and 2**62")
+    return rates, candidates
+
+
+def _rates(
+    n_nodes: int,
+    sensitivity: int | Repeated[int],
+    epsilon: Fraction | Repeated[Fraction],
+    noise: Noise,
+    keys: NDArray[np.uint64],
+) -> Repeated[Fraction]:
+    """The rate epsilon / sensitivity of each node."""
+    if keys.shape != (n_nodes,):
+        raise ValueError(f"keys must have one entry a node ({n_nodes}), got shape {keys.shape}")
+    epsilons, sensitivities = Repeated.one(epsilon, n_nodes), Repeated.one(sensitivity, n_nodes)
     for range_ in sensitivities.items:
         if isinstance(range_, bool) or not isinstance(range_, int) or range_ <= 0:
             raise ValueError(f"sensitivity must be a positive integer, got {range_!r}")
     for each in epsilons.items:
         if not (each > 0 and (isinstance(each, Rational) or isinstance(noise, NoNoise))):
             raise ValueError(f"epsilon must be a positive Fraction, got {each!r}")
-    if candidates is None:
-        candidates = np.ones(scores.shape, dtype=np.bool_)
-    are_alike = candidates.shape == scores.shape and candidates.dtype == np.bool_
-    if not are_alike or not candidates.any(axis=1).all():
-        raise ValueError("candidates must be bool [node, candidate] like the scores, at least one a node")
-    if not _are_small(scores):  # if they are, a difference of two scores fits an int64
-        raise ValueError("scores must lie strictly between -2**62 and 2**62")
-    return epsilons.times(sensitivities, _rate), candidates
+    return epsilons.times(sensitivities, _rate)
 
 
 def _rate(epsilon: Fraction, sensitivity: int) -> Fraction:
@@ -241,12 +252,12 @@ def _rate(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 
 @compiled
-def _are_small(scores: NDArray[np.int64]) -> bool:
+def _are_small(scores: NDArray[np.int64], bound: int) -> bool:
     lowest = highest = 0
     for i in range(len(scores)):
         for j in range(scores.shape[1]):
             lowest, highest = min(lowest, scores[i, j]), max(highest, scores[i, j])
-    return lowest > -LARGEST_VALUE and highest < LARGEST_VALUE
+    return lowest > -bound and highest < bound
 
 
 @compiled
@@ -283,18 +294,29 @@ def _flip(
     scores, among = np.ascontiguousarray(scores), np.ascontiguousarray(among)
     ratios = np.array([bounded_ratio(rate) for rate in rates.items], dtype=np.int64)[rates.which]
     chosen = np.empty(len(scores), np.int64)
-
-    def flip(part: tuple[int, int]) -> None:
-        here = slice(*part)
-        for tape, nodes in noise.tapes(keys[here]):
-            mine = chosen[here][nodes]
-            tape.fill(
-                flip_candidates, len(mine), scores[here][nodes], among[here][nodes], ratios[here][nodes],
-                with_replacement, mine,
-            )  # fmt: skip
-
-    run_all(flip, even_parts(len(scores), at_least=NODES_WORTH_A_THREAD))
+    _fill(
+        noise, keys, NODES_WORTH_A_THREAD, flip_candidates,
+        lambda here: (scores[here], among[here], ratios[here], with_replacement, chosen[here]),
+    )  # fmt: skip
     return chosen
+
+
+def _fill(
+    noise: Noise,
+    keys: NDArray[np.uint64],
+    worth_a_thread: int,
+    sampler: Callable[..., tuple[int, int]],
+    arguments: Callable[[slice], tuple[Any, ...]],
+) -> None:
+    """Have `sampler` make the draws of all nodes on the tapes that belong to them; its arguments are of some nodes."""
+
+    def draw(part: tuple[int, int]) -> None:
+        start, stop = part
+        for tape, nodes in noise.tapes(keys[start:stop]):
+            here = slice(start + nodes.start, start + nodes.stop)
+            tape.fill(sampler, here.stop - here.start, *arguments(here))
+
+    run_all(draw, even_parts(len(keys), at_least=worth_a_thread))
 
 
 def bounded_ratio(rate: Fraction) -> tuple[int, int]:

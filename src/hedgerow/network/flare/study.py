@@ -17,7 +17,8 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
-from hedgerow.holder.desk import QUERIES, SELECTING
+from hedgerow.holder.desk import QUERIES
+from hedgerow.messages import NominateAndCount
 from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
@@ -84,8 +85,8 @@ class Study:
         for name, allowed in CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidStudy(f"{name} = {value!r}; choose one of {', '.join(allowed)}.")
-        if len(self.holders) > 1 and QUERIES.get(self.method) == SELECTING:
-            others = [name for name in CHOICES["method"] if QUERIES.get(name) != SELECTING]
+        if len(self.holders) > 1 and NominateAndCount in QUERIES.get(self.method, ()):
+            others = [name for name in CHOICES["method"] if NominateAndCount not in QUERIES.get(name, ())]
             raise InvalidStudy(
                 f"method = {self.method!r} selects at one holder, but there are {len(self.holders)}; "
                 f"choose {', '.join(others)}."
