@@ -50,7 +50,7 @@ PARAMETERS = {
     "schema": None,
     "epsilon": 1.0,
     "method": "auto",
-    "selector": "permute_and_flip",
+    "selector": "auto",
     "criterion": "auto",
     "budget": "auto",
     "leaf_fraction": None,

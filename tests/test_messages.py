@@ -36,6 +36,7 @@ from hedgerow.messages import (
     Message,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
     Refusal,
     Request,
@@ -75,10 +76,10 @@ def queries(draw: st.DrawFn, kinds: tuple[type[Query], ...] = Query.__args__) ->
     n = draw(st.integers(1, 6))
     few = draw(st.lists(epsilons, min_size=1, max_size=3))
     prices = [draw(st.sampled_from(few)) for _ in range(n)]
-    if kind in {Nominate, NominateAndCount}:
+    if issubclass(kind, Nominate):
         criteria = [draw(st.sampled_from(Criterion)) for _ in range(n)]
         selector = draw(st.from_regex(r"[a-z_]{1,40}", fullmatch=True))
-        too = [[draw(st.sampled_from(few)) for _ in range(n)]] if kind is NominateAndCount else []
+        too = [[draw(st.sampled_from(few)) for _ in range(n)]] if issubclass(kind, NominateAndCount) else []
         return kind(draw(numbers(n)), criteria, selector, prices, *too)
     if kind is CountCells:
         return CountCells(draw(numbers(n)), draw(numbers(n)), prices)
@@ -191,6 +192,7 @@ def only(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 PRICE = "an epsilon is"
+AT_FRONT = b"\xa7version" + bytes([VERSION])
 INVALID: dict[str, tuple[Any, str]] = {
     "more prices of cells than nodes": (
         only(nomination(kind="NominateAndCount", cell_epsilons=listed("1", "2"))),
@@ -321,8 +323,8 @@ def test_anything_else_is_refused_with_a_reason(what: str) -> None:
         (b"\x91" * 100_000 + b"\x00", "not a message"),  # nested without end
         (b"\xdd\xff\xff\xff\xff", "not a message"),  # a list of four billion
         (b"\xc7\x00\x05" * 3, "not a message"),  # an extension
-        (msgpack.packb(request()).replace(b"\xa7version\x03", b"\xa7version\xcc\x03"), "one form only"),
-        (msgpack.packb(request()).replace(b"\x86\xa7version\x03", b"\x87\xa7version\x03\xa7version\x03"), "one form"),
+        (msgpack.packb(request()).replace(AT_FRONT, b"\xa7version\xcc" + bytes([VERSION])), "one form only"),
+        (msgpack.packb(request()).replace(b"\x86" + AT_FRONT, b"\x87" + 2 * AT_FRONT), "one form"),
         (msgpack.packb({"kind": "Request"} | request()), "one form only"),
         (msgpack.packb(without(request(), "version") | {"version": VERSION}), "one form only"),
         (msgpack.packb(answer(values=dict(reversed(shaped([0, 1], [1, 2]).items())))), "one form only"),
@@ -366,6 +368,7 @@ VALID = [
         CountLabels(ROOT_NODE, [Fraction(1, 3)]),
         Nominate(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)]),
         NominateAndCount(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)], [Fraction(1, 2)]),
+        NominateForks(ROOT_NODE, [Criterion.gini], "exponential", [Fraction(1, 3)], [Fraction(1, 2)]),
         CountCells(ROOT_NODE, np.array([1]), [Fraction(1, 3)]),
         CountSplits(ROOT_NODE, [Fraction(1, 3)]),
         CountColumns(ROOT_NODE, [Fraction(1, 3)]),

@@ -177,7 +177,8 @@ def failures(
 def evaluate(private_split, network, schema, epsilons):
     """The root RUNS times over, each time with noise of its own; a grain is a tenth."""
     select, count = (np.full(RUNS, int(10 * epsilon)) for epsilon in epsilons)
-    budgets = NodeBudgets(np.full(RUNS, Criterion.gini), select, count, np.zeros(RUNS, dtype=np.int64))
+    none = np.zeros(RUNS, dtype=np.int64)
+    budgets = NodeBudgets(np.full(RUNS, Criterion.gini), select, count, none, none > 0)
     return private_split.evaluate(
         network, Paths.root(schema), np.full(RUNS, ROOT), budgets, Fraction(GRAINS, 10)
     )

@@ -269,8 +269,10 @@ class Adaptive:
 
     Where `n_pairs` is given, a node that plans two levels or more takes the parts of both and chooses a fork: its own
     split and those of its children, among all such triples at once. That costs one choice in place of two, and sees
-    splits that are worth something only together. Counting what it needs takes a step for each row and each pair of
-    columns, so it is for tables of which that is no long work.
+    splits that are worth something only together. A choice for which there is more than `fork_epsilon` is not made
+    that way: it has little noise of ours, and the best of so many triples would fit that of the rows themselves.
+    Counting what a fork needs takes a step for each row and each pair of columns, so it is for tables of which that is
+    no long work.
     """
 
     epsilon: Fraction
@@ -288,6 +290,7 @@ class Adaptive:
     sampling: float = 0.5  # noise of the rows themselves, in units of D / epsilon
     least_levels: float = 0.6
     fork_levels: float = 1.5
+    fork_epsilon: float = 1.5
     leaf_levels: float = 0.75  # what a leaf's counts take, in levels
     rise: float = 1.1
 
@@ -344,6 +347,7 @@ class Adaptive:
         span = np.maximum(levels, self.least_levels) + self.leaf_levels
         share = np.maximum(nodes.left, 1) * (self.rise - 1) / (self.rise**span - 1)
         fork = np.full(len(levels), self.n_pairs is not None) & (levels >= self.fork_levels)
+        fork &= share * (1 + self.rise) * self.select * float(self.epsilon) <= self.fork_epsilon * GRAINS
         share *= np.where(fork, 1 + self.rise, 1)
         select, count = _nearest(share * self.select), _nearest(share * (1 - self.select))
         is_leaf = (levels < self.least_levels) | (count < LEAST)

@@ -11,6 +11,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.compiled import compiled
+
+FEW = 64
+
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
@@ -43,8 +47,10 @@ class Repeated(Sequence[T], Generic[T]):
     @classmethod
     def of_numbers(cls, numbers: IntArray, item: Callable[[int], T]) -> Repeated[T]:
         """`item(number)` for each number; different numbers make different items."""
-        if len(numbers) and (numbers == numbers[0]).all():
-            return cls.one(item(int(numbers[0])), len(numbers))
+        which = np.empty(len(numbers), np.int64)
+        few = _few(numbers, which)
+        if len(few) < FEW:
+            return cls([item(number) for number in few.tolist()], which)
         distinct, first, which = np.unique(numbers, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as in `of`
         place = np.empty_like(order)
@@ -82,3 +88,20 @@ class Repeated(Sequence[T], Generic[T]):
 
     def __getitem__(self, place: Any) -> Any:
         return self.items[self.which[place]]
+
+
+@compiled
+def _few(numbers: IntArray, which: IntArray) -> IntArray:
+    """The different numbers, as they are first named, and which of them stands where; FEW if there are so many."""
+    distinct, n = np.empty(FEW, np.int64), 0
+    for place in range(len(numbers)):
+        i = 0
+        while i < n and distinct[i] != numbers[place]:
+            i += 1
+        if i == n:
+            distinct[n] = numbers[place]
+            n += 1
+            if n == FEW:
+                break
+        which[place] = i
+    return distinct[:n]

@@ -30,7 +30,7 @@ from hedgerow.holder.store import Store
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.messages import Answer, Grow, IntArray, Query, Request, from_bytes, to_bytes
-from hedgerow.network import Traffic
+from hedgerow.network import Traffic, joined
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.noise import SeededNoise
 
@@ -173,7 +173,7 @@ class DeadlyNetwork:
         self.traffic = Traffic(holders=1)
 
     def announce(self, growth: Grow) -> None:
-        self._growth = growth
+        self._growth = joined(self._growth, growth)
 
     def ask(self, query: Query) -> list[IntArray]:
         request = Request(GRANT.study, f"round-{self.traffic.rounds}", self._growth, query)

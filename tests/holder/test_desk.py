@@ -31,6 +31,7 @@ from hedgerow.messages import (
     Grow,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
     Refusal,
     Request,
@@ -340,6 +341,7 @@ ONE_OF_EACH: dict[type[Query], Query] = {
     CountLabels: CountLabels(NODE, [THIRD]),
     Nominate: Nominate(NODE, [Criterion.gini], "exponential", [THIRD]),
     NominateAndCount: NominateAndCount(NODE, [Criterion.gini], "exponential", [THIRD], [THIRD]),
+    NominateForks: NominateForks(NODE, [Criterion.gini], "exponential", [THIRD], [THIRD]),
     CountCells: CountCells(NODE, NODE, [THIRD]),
     CountSplits: CountSplits(NODE, [THIRD]),
     CountColumns: CountColumns(NODE, [THIRD]),
@@ -348,7 +350,7 @@ ONE_OF_EACH: dict[type[Query], Query] = {
 
 def test_a_method_is_granted_what_it_asks_and_no_more() -> None:
     one_holder, several = {NominateAndCount}, {Nominate, CountCells}
-    own = {"select": one_holder, "paper": one_holder, "local": several}
+    own = {"select": one_holder | {NominateForks}, "paper": one_holder, "local": several}
     own |= {"noisy_counts": {CountSplits}, "noisy_columns": {CountColumns}}
     assert {method: kinds - {CountRows, CountLabels} for method, kinds in QUERIES.items()} == own
 

@@ -30,6 +30,7 @@ from hedgerow.messages import (
     Grow,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
 )
 from hedgerow.privacy.ledger import Ledger
@@ -74,6 +75,13 @@ KINDS: dict[str, Callable[[list[int], Fraction | float], Query]] = {
         np.array(nodes),
         [Criterion.gini] * len(nodes),
         "permute_and_flip",
+        [price / 3] * len(nodes),
+        [2 * price / 3] * len(nodes),
+    ),
+    "a fork and its cells": lambda nodes, price: NominateForks(
+        np.array(nodes),
+        [Criterion.gini] * len(nodes),
+        "exponential",
         [price / 3] * len(nodes),
         [2 * price / 3] * len(nodes),
     ),
@@ -206,7 +214,8 @@ def test_a_node_is_split_once_and_in_one_way() -> None:
         (growth(1, 1, 2), "the next node is number 3, not 2"),
         (growth(1, 1, 5), "the next node is number 3, not 5"),
         (growth(3, 0, 3), "node 3 does not exist"),
-        (Grow(np.array([1, 3]), np.array([1, 1]), 3), "node 3 does not exist"),
+        (Grow(np.array([1, 5]), np.array([1, 1]), 3), "node 5 does not exist"),
+        (Grow(np.array([3, 1]), np.array([1, 1]), 3), "node 3 does not exist"),
         (growth(1, len(SCHEMA.splits), 3), "not in the schema"),
     ):
         with pytest.raises(HedgerowError, match=reason):
@@ -458,7 +467,7 @@ def test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree(monkeypatch: py
         model.fit(*table(400))
     assert not hasattr(model, "tree_")
     entries = model.ledger_.entries  # what was about to be released is charged already
-    assert [entry.what for entry in entries] == ["class counts", "choice of a split", "cells of a split"]
+    assert [entry.what for entry in entries] == ["class counts", "choice of a fork", "cells of a fork"]
     assert model.ledger_.spent == sum(entry.epsilon for entry in entries) > 0
 
 
@@ -478,7 +487,11 @@ def test_a_draw_that_fails_in_the_middle_of_a_fit_leaves_its_charge(monkeypatch:
     with pytest.raises(OSError, match="no entropy"):
         model.fit(*table(400))
     assert not hasattr(model, "tree_")
-    assert [entry.what for entry in model.ledger_.entries][-1] in {"cells of a split", "class counts"}
+    assert [entry.what for entry in model.ledger_.entries][-1] in {
+        "cells of a fork",
+        "cells of a split",
+        "class counts",
+    }
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

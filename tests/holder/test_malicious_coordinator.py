@@ -33,6 +33,7 @@ from hedgerow.messages import (
     Grow,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
     Refusal,
     Request,
@@ -40,6 +41,7 @@ from hedgerow.messages import (
     to_bytes,
 )
 from hedgerow.privacy.noise import SeededNoise
+from hedgerow.privacy.selectors import SELECTORS
 
 SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
 N_SPLITS = len(SCHEMA.splits)
@@ -66,6 +68,11 @@ TABLES = [table(50, 1), table(0, 2)]
 
 
 # ---- What must be true ----------------------------------------------------------------------------------------------
+
+
+SELECTORS_OF = dict.fromkeys((Nominate, NominateAndCount), tuple(SELECTORS)) | {
+    NominateForks: ("exponential",)
+}
 
 
 @dataclass
@@ -104,7 +111,7 @@ class Account:
         if growth.first != len(parent):
             return None
         for node, by in zip(growth.nodes.tolist(), growth.splits.tolist(), strict=True):
-            if by >= N_SPLITS or node not in self.parent or node in split:
+            if by >= N_SPLITS or node not in parent or node in split:
                 return None
             split[node] = (by, len(parent))
             parent |= dict.fromkeys((len(parent), len(parent) + 1), node)
@@ -116,7 +123,7 @@ class Account:
             return False
         if isinstance(query, CountCells) and max(query.splits.tolist()) >= N_SPLITS:
             return False
-        if isinstance(query, Nominate) and query.selector == "luck":
+        if isinstance(query, Nominate) and query.selector not in SELECTORS_OF[type(query)]:
             return False
         if isinstance(query, Nominate) and not all(divisible(node, *tree) for node in query.nodes.tolist()):
             return False
@@ -181,17 +188,28 @@ def queries(draw: st.DrawFn) -> Query:
     n = draw(st.sampled_from([1, 1, 2, 3]))
     nodes, epsilons = np.array([draw(numbers) for _ in range(n)]), [draw(prices) for _ in range(n)]
     kind = draw(st.sampled_from(Query.__args__))
-    if kind in {Nominate, NominateAndCount}:
-        selector = draw(st.sampled_from(["permute_and_flip", "report_noisy_max", "luck"]))
+    if issubclass(kind, Nominate):
+        selector = draw(st.sampled_from(["permute_and_flip", "report_noisy_max", "exponential", "luck"]))
         criteria = [draw(st.sampled_from(Criterion)) for _ in range(n)]
-        too = [[draw(prices) for _ in range(n)]] if kind is NominateAndCount else []
+        too = [[draw(prices) for _ in range(n)]] if issubclass(kind, NominateAndCount) else []
         return kind(nodes, criteria, selector, epsilons, *too)
     if kind is CountCells:
         return CountCells(nodes, np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)]), epsilons)
     return kind(nodes, epsilons)
 
 
-TWISTS = ("none", "none", "none", "no split", "again", "another split", "out of turn", "stolen", "twice")
+TWISTS = (
+    "none",
+    "none",
+    "none",
+    "fork",
+    "no split",
+    "again",
+    "another split",
+    "out of turn",
+    "stolen",
+    "twice",
+)
 
 
 def twisted(account: Account, twist: str, which: int) -> Grow | None:
@@ -208,6 +226,8 @@ def twisted(account: Account, twist: str, which: int) -> Grow | None:
         splits, first = ([by], born) if twist == "again" else ([(by + 1) % N_SPLITS], first)
     elif twist == "out of turn":
         first += which % 3 - 1 or 2
+    elif twist == "fork":  # a child as soon as it is born
+        nodes, splits = [leaf, first + which % 2], [by, (by + 1) % N_SPLITS]
     elif twist == "stolen":  # a node that is only just born
         nodes = [first]
     elif twist == "twice":

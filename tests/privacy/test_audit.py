@@ -110,7 +110,7 @@ def test_a_leak_in_one_rare_and_odd_outcome_does_not_stop_the_audit() -> None:
 @pytest.mark.parametrize("neighbours", [(NOBODY, FIRST), (NOBODY, REST), (NOBODY, EVERYWHERE)])
 @pytest.mark.parametrize("name", SELECTORS)
 def test_a_correct_selector_stays_within_its_epsilon(name: str, neighbours: tuple[Table, Table]) -> None:
-    result = audit(selection(name, Fraction(1)), neighbours, runs=8_000, confidence=CONFIDENCE)
+    result = audit(selection(name, Fraction(1)), neighbours, runs=16_000, confidence=CONFIDENCE)
     assert result.lower_bound <= 1
     assert (result.lower_bound > 0.3) == (neighbours[1] is not EVERYWHERE)  # a common shift changes nothing
 

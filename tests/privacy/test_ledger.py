@@ -89,7 +89,9 @@ def test_unknown_parts_and_second_divisions_are_refused():
         ([1, WHOLE], "split already"),
         ([1, 1], "split already"),
         ([3], "does not exist"),
-        ([1, 3], "does not exist"),
+        ([1, 5], "does not exist"),
+        ([3, 1], "does not exist"),  # before it is there
+        ([1, 3, 3], "split already"),
         ([-1], "does not exist"),
     ):
         with pytest.raises(Refused, match=reason):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +21,15 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from tapes import read, tape_of
 
-from hedgerow.privacy.exact import below, bernoulli_exp
+from hedgerow.privacy.exact import (
+    MOST_WHOLE,
+    RAN_OUT,
+    below,
+    bernoulli_exp,
+    bernoulli_exp_whole,
+    gap_of,
+    scaled_exp,
+)
 from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise, Tape
 from hedgerow.privacy.selectors import (
     SELECTORS,
@@ -232,18 +241,64 @@ def test_changes_in_both_directions_would_cost_more_than_epsilon(name: str) -> N
     ],
 )
 def test_bernoulli_exp_succeeds_with_its_exact_probability(gap: int, ratio: Fraction) -> None:
-    """And draws the same from the same words, whether it divides before the first trial or after it."""
-    trials, never = 50_000, 2**63 - 1
-    early = ratio.denominator // ratio.numerator + 1
-    drawn, position = [], []
-    for whole_from in (early, never):
+    """Also of what is left of an exponent, when a part of its whole part is accounted for elsewhere."""
+    trials, whole = 50_000, math.floor(gap * ratio)
+    for paid in {0, min(whole, 1), whole}:
         tape = tape_of(SeededNoise(30), gap)
-        arguments = gap, ratio.numerator, ratio.denominator, whole_from
-        drawn.append([read(tape, bernoulli_exp, *arguments) for _ in range(trials)])
-        position.append(tape.position)
-    assert drawn[0] == drawn[1]
-    assert position[0] == position[1]
-    assert stats.binomtest(sum(drawn[0]), trials, math.exp(-gap * ratio)).pvalue > FALSE_ALARM
+        arguments = gap, ratio.numerator, ratio.denominator, paid
+        drawn = [read(tape, bernoulli_exp, *arguments) for _ in range(trials)]
+        assert stats.binomtest(sum(drawn), trials, math.exp(paid - gap * ratio)).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+def test_a_whole_exponent_succeeds_with_its_exact_probability(k: int) -> None:
+    tape, trials = tape_of(SeededNoise(32), k), 100_000
+    drawn = sum(read(tape, bernoulli_exp_whole, k) for _ in range(trials))
+    assert stats.binomtest(drawn, trials, math.exp(-k)).pvalue > FALSE_ALARM
+
+
+def test_powers_of_e_are_known_to_the_last_of_288_bits() -> None:
+    with localcontext(Context(prec=120)):
+        for k in range(MOST_WHOLE + 1):
+            exact = Decimal(-k).exp() * Decimal(2) ** 288
+            assert scaled_exp(k, 288) == int(exact)
+
+
+def test_a_number_is_compared_as_far_as_it_takes_to_tell_it_from_a_power_of_e() -> None:
+    """A word gives 32 bits at first, all of 64 from then on."""
+    digits = scaled_exp(2, 288)
+    first, second, third = digits >> 256, (digits >> 192) % 2**64, (digits >> 128) % 2**64
+    for words, expected in (
+        ([(first - 1) << 32], (1, 1)),
+        ([(first + 1) << 32], (0, 1)),
+        ([first << 32, second - 1], (1, 2)),
+        ([first << 32, second + 1], (0, 2)),
+        ([first << 32, second, third - 1], (1, 3)),
+        ([first << 32], (0, RAN_OUT)),
+        ([first << 32, second, third, (digits >> 64) % 2**64, digits % 2**64], (0, 5)),
+    ):
+        assert bernoulli_exp_whole(np.array(words, np.uint64), 0, 2) == expected
+
+
+def test_an_exponent_beyond_the_table_is_drawn_in_steps() -> None:
+    """Exp(-17) is exp(-16) and then exp(-1), each from words of its own."""
+    sixteen, one = (scaled_exp(k, 32) for k in (16, 1))
+    below, above = [(sixteen - 1) << 32, (one - 1) << 32], [(sixteen - 1) << 32, (one + 1) << 32]
+    assert bernoulli_exp_whole(np.array(below, np.uint64), 0, 17) == (1, 2)
+    assert bernoulli_exp_whole(np.array(above, np.uint64), 0, 17) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "ratio", [Fraction(1), Fraction(1, 3), Fraction(7, 3), Fraction(3, 2**60), Fraction(1, 2**62)]
+)
+@pytest.mark.parametrize("k", [1, 8, 13])
+def test_the_first_gap_of_a_whole_exponent_is_found(k: int, ratio: Fraction) -> None:
+    found, exact = gap_of(k, ratio.numerator, ratio.denominator), math.ceil(k / ratio)
+    assert found == (exact if 1 / ratio < 2**58 else 2**63 - 1)
+
+
+def test_no_rate_has_no_gap_at_all() -> None:
+    assert gap_of(1, 0, 1) == 2**63 - 1
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10, 12 * 53, 3 * 2**61])

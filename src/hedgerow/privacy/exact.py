@@ -165,7 +165,7 @@ def bernoulli_exp(
 
 @compiled
 def gap_of(k: int, numerator: int, denominator: int) -> int:
-    """The smallest gap with gap * numerator / denominator >= k, for k up to 16; the largest int64 if it is larger."""
+    """The smallest gap with gap * numerator / denominator >= k, for k up to 16; the largest int64 for rates below 2**-57."""
     if numerator == 0:
         return LAST
     # denominator % numerator is below 2**31, because the product of both is at most 2**62.
