@@ -108,6 +108,23 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "first", "parts"),
+    [
+        ([0], 1, [(0, 1)]),
+        ([0, 1], 1, [(0, 1), (1, 2)]),
+        ([3, 4, 1, 2], 7, [(0, 4)]),
+        ([3, 4, 7, 10], 7, [(0, 2), (2, 4)]),
+        ([3, 7, 4, 9, 2], 7, [(0, 1), (1, 3), (3, 5)]),
+    ],
+)
+def test_no_part_of_an_announcement_splits_a_child_of_its_own(
+    nodes: list[int], first: int, parts: list[tuple[int, int]]
+) -> None:
+    growth = Grow(np.array(nodes), np.zeros(len(nodes), np.int64), first)
+    assert [(part.start, part.stop) for part in growth.generations()] == parts
+
+
 KINDS = {
     kind.__name__: st.builds(Request, text, names, st.none(), queries((kind,))) for kind in Query.__args__
 } | {

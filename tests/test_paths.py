@@ -77,6 +77,24 @@ def test_a_split_is_undecided_if_both_of_its_sides_can_be_reached(schema, seed, 
         reachable += [below(reachable[node], schema, split, is_right) for is_right in (False, True)]
 
 
+@settings(max_examples=30)
+@given(schema=st.sampled_from(SCHEMAS), seed=seeds)
+def test_what_is_undecided_below_a_split_is_what_would_be_if_it_were_made(schema, seed):
+    rng = np.random.default_rng(seed)
+    paths, n_splits = Paths.root(schema), len(schema.splits)
+    for _ in range(3):
+        nodes = np.arange(len(paths.parent))
+        found, n_nodes = paths.undecided_below(nodes), len(nodes)
+        for node in nodes.tolist():
+            for split in range(n_splits):
+                after = paths.grown(np.array([node]), np.array([split]))
+                expected = after.undecided(np.array([n_nodes, n_nodes + 1]))
+                assert found[node, :, split, :n_splits].tolist() == expected.tolist()
+                assert found[node, :, split, n_splits].tolist() == (~expected.any(axis=1)).tolist()
+        leaves = np.flatnonzero(paths.split == -1)
+        paths = paths.grown(rng.choice(leaves, 1), rng.integers(0, n_splits, 1))
+
+
 def decided_splits(tree) -> list[str]:
     """The splits of a tree that their paths had decided."""
     found, waiting = [], [(0, everything(tree.schema))]
@@ -100,7 +118,7 @@ def made_up_rows(schema, seed, n_rows):
     return table, rng.choice(["no", "yes"], n_rows)
 
 
-WAYS = [("select", selector) for selector in SELECTORS] + [
+WAYS = [("select", selector) for selector in ("auto", *SELECTORS)] + [
     *(("local", selector) for selector in SELECTORS),
     ("noisy_counts", "permute_and_flip"),
     ("noisy_columns", "permute_and_flip"),

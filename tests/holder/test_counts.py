@@ -373,6 +373,64 @@ def test_scores_are_minus_the_impurity_of_both_sides(criterion):
             assert (found == -weighted_impurities(cells, criterion).sum(axis=1)).all()
 
 
+# ---- Forks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", Criterion)
+@pytest.mark.parametrize("n_rows", [0, 1, 500])
+def test_scores_of_forks_are_minus_the_impurity_of_what_they_make(threads, criterion, n_rows):
+    """Some of them, at random: a split, a side of it, and a split of that, or none."""
+    rows = Rows(n_rows + threads, n_rows, n_classes=2)
+    grouped, n_splits = rows.grouped(), len(rows.schema.splits)
+    *_, (leaves, members) = grow(rows, grouped, n_waves=2)
+    nodes, which = np.array(leaves[:3]), np.full(3, int(criterion))
+    found = {}
+    for here, scores in grouped.fork_scores(nodes, which):
+        found |= {leaves[i]: score for i, score in zip(here, scores, strict=True)}
+    assert list(found) == leaves[:3]
+    for node, scores in found.items():
+        assert scores.shape == (2, n_splits, n_splits + 1)
+        for split, below in rows.rng.integers(0, n_splits, (40, 2)):
+            goes_left = rows.goes_left(split)[members[node]]
+            for side, part in enumerate((members[node][goes_left], members[node][~goes_left])):
+                cells = np.array(rows.cells(part, below))
+                expected = -weighted_impurities(cells, criterion).sum()
+                assert scores[side, split, below] == pytest.approx(expected, abs=1e-9)
+                whole = -weighted_impurities(cells.sum(axis=0), criterion)
+                assert scores[side, split, -1] == pytest.approx(float(whole), abs=1e-9)
+
+
+def test_little_memory_means_more_batches_and_the_same_scores_of_forks(monkeypatch):
+    rows = Rows(3, 300, n_classes=2)
+    grouped = rows.grouped()
+    *_, (leaves, _) = grow(rows, grouped, n_waves=2)
+    nodes, which = np.array(leaves), np.zeros(len(leaves), np.int64)
+    at_once, one_by_one = [], []
+    for memory, kept in ((2**30, at_once), (1, one_by_one)):
+        monkeypatch.setattr(counts_module, "MEMORY", memory)
+        kept += [(here.tolist(), scores) for here, scores in grouped.fork_scores(nodes, which)]
+    assert [here for here, _ in one_by_one] == [[i] for i in range(len(leaves))]
+    assert np.array_equal(np.concatenate([s for _, s in at_once]), np.concatenate([s for _, s in one_by_one]))
+
+
+def test_quarters_are_the_cells_of_both_sides(threads):
+    """Where a side has no split of its own, all of its rows are counted as left."""
+    rows = Rows(8 + threads)
+    grouped, n_splits = rows.grouped(), len(rows.schema.splits)
+    *_, (leaves, members) = grow(rows, grouped, n_waves=3)
+    forks = rows.rng.integers(0, n_splits, (len(leaves), 3))
+    forks[0, 1] = forks[1, 2] = -1
+    found = grouped.quarters(np.array(leaves), forks)
+    for node, (split, *below), quarters in zip(leaves, forks, found, strict=True):
+        goes_left = rows.goes_left(split)[members[node]]
+        for side, part in enumerate((members[node][goes_left], members[node][~goes_left])):
+            if below[side] >= 0:
+                assert quarters[side].tolist() == rows.cells(part, below[side])
+            else:
+                classes = np.bincount(rows.labels[part], minlength=rows.schema.n_classes)
+                assert quarters[side].tolist() == [classes.tolist(), [0] * len(classes)]
+
+
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(0, 300), n_classes=st.sampled_from([1, 2, 3, 20]))
 def test_random_trees_of_splits_count_like_a_plain_count(seed, n_rows, n_classes):

@@ -102,6 +102,19 @@ def test_unknown_parts_and_second_divisions_are_refused():
     assert ledger._children.tolist() == [1, -1, -1]
 
 
+def test_parts_that_are_divided_as_soon_as_they_are_there_have_paid_what_the_whole_has():
+    at_once, one_by_one = Ledger(Fraction(1)), Ledger(Fraction(1))
+    for ledger, steps in ((at_once, [[WHOLE, 1, 2, 4]]), (one_by_one, [[WHOLE], [1], [2], [4]])):
+        charge(ledger, [WHOLE], [TENTH])
+        for step in steps:
+            divide(ledger, *step)
+        charge(ledger, [7, 8], [TENTH, 2 * TENTH])
+    assert at_once.entries == one_by_one.entries
+    assert [entry.depth for entry in at_once.entries] == [1, 4, 4]
+    assert at_once.spent == one_by_one.spent == 3 * TENTH
+    assert at_once._children.tolist() == one_by_one._children.tolist()
+
+
 def test_replacing_a_row_costs_twice():
     ledger = Ledger(Fraction(1), neighbours="replace")
     charge(ledger, [WHOLE], [Fraction(1, 2)])
