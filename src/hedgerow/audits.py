@@ -34,6 +34,7 @@ from hedgerow.messages import (
     Grow,
     Nominate,
     NominateAndCount,
+    NominateForks,
     Query,
 )
 from hedgerow.network.local import LocalNetwork
@@ -173,6 +174,36 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Forking:
+    """The choice of a fork by the holder, at the root; its cells cost a thousandth, and are not looked at."""
+
+    criterion: Criterion
+
+    @property
+    def name(self) -> str:
+        """See `Mechanism.name`."""
+        return f"forks, {self.criterion.name}"
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        """See `Mechanism.outcomes`."""
+
+        def query(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
+            return _fork(nodes, epsilons, self.criterion, Fraction(1, 1000))
+
+        holder = _holder(neighbours, side, epsilon * runs, seed)
+        return [outcome[:3] for outcome in _asked(holder, np.array([ROOT]), query, epsilon, runs)]
+
+
+def _fork(
+    nodes: IntArray, epsilons: Sequence[Fraction], criterion: Criterion, for_cells: Fraction
+) -> NominateForks:
+    chooses, counts = ([epsilon * share for epsilon in epsilons] for share in (1 - for_cells, for_cells))
+    return NominateForks(nodes, [criterion] * len(nodes), "exponential", chooses, counts)
+
+
+@dataclass(frozen=True)
 class Counting:
     """Counts released by the holder, at the root or at both of its children."""
 
@@ -235,11 +266,16 @@ def _choose_and_count(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
     return NominateAndCount(nodes, [Criterion.gini] * len(nodes), "permute_and_flip", halves, halves)
 
 
+def _fork_and_count(nodes: IntArray, epsilons: Sequence[Fraction]) -> Query:
+    return _fork(nodes, epsilons, Criterion.gini, Fraction(1, 2))
+
+
 COUNTS: dict[str, Ask] = {
     "rows": CountRows,
     "class counts": CountLabels,
     "cells": _count_cells,
     "a choice and its cells": _choose_and_count,
+    "a fork and its cells": _fork_and_count,
     "cells of every split": CountSplits,
     "histograms of every column": CountColumns,
 }
@@ -418,6 +454,7 @@ def suite(level: str = "full") -> list[Audit]:
     ways = [
         Fitting(selector=selector, budget=budget) for selector in SELECTORS for budget in ("auto", *SCHEDULES)
     ]
+    ways.append(Fitting())
     ways += [Fitting(method=method) for method in METHODS if method != "auto"]
     if level == "full":
         fits = _fits(every, ways, EPSILONS, share=0.05)
@@ -439,6 +476,8 @@ def _selections(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> It
             for selector in SELECTORS:
                 for epsilon in epsilons:
                     yield Audit(Selection(selector, criterion), pair, epsilon)
+            for epsilon in epsilons:
+                yield Audit(Forking(criterion), pair, epsilon)
 
 
 def _counts(pairs: Sequence[Neighbours], epsilons: Sequence[Fraction]) -> Iterator[Audit]:

@@ -75,7 +75,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         of it for the leaves, target_error 0.1, min_gain 0.01). Several: "local" lets each nominate a split,
         "noisy_counts" has every split counted and "noisy_columns" every column; these two do not select.
     selector : {"auto", "permute_and_flip", "exponential", "report_noisy_max"}
-        How a split is selected privately.
+        How a split is selected privately. "auto": a holder that is alone selects a node's split together with those of
+        its children where that is worth it, by the exponential mechanism, and one split by permute-and-flip elsewhere.
+        Whoever names a selector gets it, for one split at a time.
     criterion : {"auto", "gini", "entropy", "root_gini", "error"}
         The splitting criterion; "root_gini" for two classes. "auto" is gini, and error for the last level.
     budget : {"auto", "uniform", "decay", "harmonic"}

@@ -21,6 +21,7 @@ from hedgerow.audits import (
     Counting,
     Finding,
     Fitting,
+    Forking,
     Selection,
     catalogue,
     run_suite,
@@ -32,6 +33,7 @@ from hedgerow.privacy.selectors import SELECTORS
 
 ONE = Fraction(1)
 WORST = catalogue()[0]
+[MOST_FALL] = [pair for pair in catalogue() if "1 of 10 candidates stays" in pair.name]
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,13 @@ def test_the_worst_neighbours_cost_most_of_what_a_selector_claims(
     assert 0.6 < found.result.lower_bound <= ONE
 
 
+@pytest.mark.parametrize("criterion", [Criterion.gini, Criterion.entropy, Criterion.error])
+def test_the_worst_neighbours_cost_most_of_what_a_fork_claims(criterion: Criterion) -> None:
+    """All forks but those with one of ten splits fall: exact losses are about 0.7."""
+    found = Audit(Forking(criterion), MOST_FALL, ONE).run(40_000, suite_confidence(3), seed=5)
+    assert 0.5 < found.result.lower_bound <= ONE
+
+
 def test_seeded_fits_are_found_to_cost_something_and_no_more_than_secure_ones() -> None:
     """A simulation must draw from the distribution that it stands for.
 
@@ -92,8 +101,10 @@ def test_the_full_suite_has_every_selector_criterion_and_epsilon() -> None:
         if isinstance(a.mechanism, Selection)
     }
     assert len(selections) == len(SELECTORS) * len(Criterion) * len(EPSILONS)
+    forks = {(a.mechanism.criterion, a.epsilon) for a in audits if isinstance(a.mechanism, Forking)}
+    assert len(forks) == len(Criterion) * len(EPSILONS)
     fits = {(a.mechanism, a.epsilon) for a in audits if isinstance(a.mechanism, Fitting)}
-    assert {fit.selector for fit, _ in fits} == set(SELECTORS)
+    assert {fit.selector for fit, _ in fits} == {"auto", *SELECTORS}
     assert {"auto", "select", "paper"} <= {fit.method for fit, _ in fits}
     with pytest.raises(ValueError, match="level='slow'"):
         suite("slow")
@@ -101,7 +112,7 @@ def test_the_full_suite_has_every_selector_criterion_and_epsilon() -> None:
 
 def test_no_selection_or_count_of_the_full_suite_is_found_to_exceed_its_claim() -> None:
     """With 400 runs, of counts 100: few, but an answer without noise shows at epsilon 0.1."""
-    audits = [audit for audit in suite("full") if isinstance(audit.mechanism, Selection | Counting)]
+    audits = [audit for audit in suite("full") if isinstance(audit.mechanism, Selection | Forking | Counting)]
     findings = [audit.run(400, suite_confidence(len(audits))) for audit in audits]
     assert [finding.to_dict() for finding in findings if finding.exceeds] == []
 
@@ -148,3 +159,11 @@ def test_half_the_sensitivity_at_the_holder_is_found(
     )
     found = Audit(Selection("permute_and_flip", criterion), WORST, ONE).run(20_000, 1 - 1e-6, seed=5)
     assert found.result.lower_bound > 1.1
+
+
+def test_half_the_sensitivity_of_forks_at_the_holder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "hedgerow.holder.holder.score_sensitivity", lambda *facts: score_sensitivity(*facts) // 2
+    )
+    found = Audit(Forking(Criterion.gini), MOST_FALL, ONE).run(40_000, 1 - 1e-6, seed=5)
+    assert found.result.lower_bound > ONE

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hedgerow.audits import Counting, Fitting, Mechanism, Neighbours, Selection, catalogue
+from hedgerow.audits import Counting, Fitting, Forking, Mechanism, Neighbours, Selection, catalogue
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.criteria import FRACTION_BITS, Criterion, score_sensitivity, to_fixed_point, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
@@ -116,6 +116,19 @@ def test_a_selector_with_half_the_noise_is_found(selector: str) -> None:
             return super().outcomes(neighbours, side, 2 * epsilon, runs, seed)
 
     result = found(TwiceTheEpsilon(selector, Criterion.gini), ONE_FALLS, 40_000)
+    assert EPSILON < result.lower_bound <= 2 * EPSILON
+
+
+def test_a_fork_with_half_the_noise_is_found() -> None:
+    class TwiceTheEpsilon(Forking):
+        def outcomes(
+            self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+        ) -> list[Outcome]:
+            return super().outcomes(neighbours, side, 2 * epsilon, runs, seed)
+
+    result = found(
+        TwiceTheEpsilon(Criterion.gini), BY_NAME["first of its class, 1 of 10 candidates stays"], 40_000
+    )
     assert EPSILON < result.lower_bound <= 2 * EPSILON
 
 
