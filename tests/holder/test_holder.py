@@ -241,6 +241,41 @@ def test_only_a_split_that_the_path_leaves_undecided_is_chosen(selector: str, no
     assert set(asked.answer(asking).tolist()) == {by_name["c == b"]}
 
 
+@pytest.mark.parametrize("noise", [SeededNoise(1), SecureNoise(), NoNoise()])
+def test_only_a_fork_that_the_path_leaves_undecided_is_chosen(noise: Noise) -> None:
+    """Below c == a nothing but x is open, on either side of a split of it; a bin of x cannot be split any more."""
+    asked = holder(TABLES["full"], noise, math.inf if isinstance(noise, NoNoise) else Fraction(100))
+    by_name = {str(split): i for i, split in enumerate(SCHEMA.splits)}
+    asked.grow(growth(0, by_name["c == a"], 1))
+    price = [math.inf if isinstance(noise, NoNoise) else Fraction(1, 50)] * 200
+    asking = NominateForks(np.full(200, 1), [Criterion.gini] * 200, "exponential", price, price)
+    found = {tuple(fork) for fork in asked.answer(asking)[:, :3].tolist()}
+    low, middle, high = (by_name[f"x <= {x}"] for x in ("0.166667", "0.5", "0.833333"))
+    possible = {(low, -1, middle), (low, -1, high), (middle, low, high), (high, low, -1), (high, middle, -1)}
+    assert found <= possible
+    assert found == possible or isinstance(noise, NoNoise)
+
+
+def test_a_schema_of_too_many_splits_for_forks_is_told_so_before_anything_is_spent() -> None:
+    schema = Schema([Numeric("x", 0, 1, 1_100)], label="y", classes=["no", "yes"])
+    grouped = GroupedRows(
+        encode(np.zeros((3, 1)), schema), encode_labels(np.array(["no"] * 3), schema), schema
+    )
+    asked = Holder(grouped, Broken(), Ledger(ONE), max_rows=10)  # type: ignore[arg-type]
+    forks = NominateForks(np.array([0]), [Criterion.gini], "exponential", [ONE / 4], [ONE / 4])
+    with pytest.raises(HedgerowError, match="too many splits"):
+        asked.answer(forks)
+    assert asked.ledger.spent == 0
+
+
+def test_forks_have_one_selector() -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    forks = NominateForks(np.array([0]), [Criterion.gini], "permute_and_flip", [ONE / 4], [ONE / 4])
+    with pytest.raises(HedgerowError, match="'exponential' only"):
+        asked.answer(forks)
+    assert asked.ledger.spent == 0
+
+
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
     """Nor in the request that makes the node; and nothing is spent."""

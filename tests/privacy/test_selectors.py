@@ -27,6 +27,7 @@ from hedgerow.privacy.exact import (
     below,
     bernoulli_exp,
     bernoulli_exp_whole,
+    flip,
     gap_of,
     scaled_exp,
 )
@@ -295,6 +296,29 @@ def test_an_exponent_beyond_the_table_is_drawn_in_steps() -> None:
 def test_the_first_gap_of_a_whole_exponent_is_found(k: int, ratio: Fraction) -> None:
     found, exact = gap_of(k, ratio.numerator, ratio.denominator), math.ceil(k / ratio)
     assert found == (exact if 1 / ratio < 2**58 else 2**63 - 1)
+
+
+def test_half_words_that_would_bias_a_pick_are_refused() -> None:
+    """2**32 = 1 modulo 3: of the halves that say who of three is visited, the first is one too many."""
+    waiting, alike, three = np.empty(3, np.int64), np.zeros(3, np.int64), np.ones(3, np.bool_)
+    for halves, expected in (
+        ([0, 1], (0, 2)),
+        ([1], (0, 1)),
+        ([2**31], (1, 1)),
+        ([2**32 - 1], (2, 1)),
+        ([0], (0, RAN_OUT)),
+    ):
+        words = np.array(halves, np.uint64) << np.uint64(32)
+        assert flip(words, 0, alike, three, 1, 1, False, waiting) == expected
+
+
+def test_the_coin_of_a_candidate_is_the_other_half_of_its_word() -> None:
+    """Of two candidates the second, eight behind, is visited first, and is taken below exp(-8) only."""
+    waiting, scores, both = np.empty(2, np.int64), np.array([0, -8]), np.ones(2, np.bool_)
+    digits = scaled_exp(8, 32)
+    for coin, expected in ((digits - 1, 1), (digits + 1, 0), (2**32 - 1, 0)):
+        words = np.array([(2**32 - 1) << 32 | coin, 0, 0], np.uint64)
+        assert flip(words, 0, scores, both, 1, 1, False, waiting)[0] == expected
 
 
 def test_no_rate_has_no_gap_at_all() -> None:
