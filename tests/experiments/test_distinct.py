@@ -71,6 +71,12 @@ def test_repeated_rows_count_as_often_as_they_occur(table, rows, monkeypatch):
         assert (once.label_counts(nodes) == each.label_counts(nodes)).all()
         assert (once.columns(nodes) == each.columns(nodes)).all()
         assert (once.all_cells(nodes) == each.all_cells(nodes)).all()
+        forks = np.resize(splits, (len(nodes), 3))
+        assert (once.quarters(nodes, forks) == each.quarters(nodes, forks)).all()
+        for (_, some), (_, others) in zip(
+            *(g.fork_scores(nodes, 0 * nodes) for g in (once, each)), strict=True
+        ):
+            assert (some == others).all()
 
 
 def test_a_tree_learned_from_repeated_rows_is_the_one_of_all_rows(table):

@@ -176,6 +176,15 @@ def test_running_out_of_tape_does_not_change_the_choice() -> None:
     assert reads[0] == reads[1] == reads[2]
 
 
+def test_what_was_rounded_up_is_refused() -> None:
+    """The only fork of a table weighs 2**40 of 257 * 2**32: a draw between them counts for nothing."""
+    table, rates, chosen = TABLES["one alone"], np.array([[1, 1]]), np.empty((1, 3), np.int64)
+    for draw, n_words in ((2**40 - 1, 4), (2**40, 6), (257 * 2**32 - 1, 6)):
+        words = np.array([0, draw, 0, 0, 0, 0], np.uint64)
+        tables = table.scores, table.options, table.candidates, np.zeros(1, np.int64)
+        assert choose_forks(words, 0, 0, *tables, rates, chosen) == (1, n_words)
+
+
 def test_a_seeded_choice_depends_on_its_key_alone() -> None:
     table = TABLES["one best"]
     together = table.choose(50, SeededNoise(3), 9)
