@@ -141,10 +141,11 @@ def test_forks_keep_to_the_limits_of_a_tree(max_depth: int, max_splits: int) -> 
 def test_a_child_lighter_than_the_floor_stays_whole_whatever_was_chosen_for_it(
     target_error: float, is_split: bool
 ) -> None:
-    """One row in ten has c0 == a, and there c1 decides; a quarter of the rows is the floor, or a twentieth."""
+    """Where c0 == a, in one row of ten, c1 decides, else c2; a quarter of the rows is the floor, or a twentieth."""
     rows, _ = table(4_000)
     rows[:, 0] = np.where(np.arange(4_000) % 10 == 0, "a", "b")
-    labels = np.where((rows[:, 0] == "a") & (rows[:, 1] == "a"), "yes", "no")
+    deciding = np.where(rows[:, 0] == "a", rows[:, 1], rows[:, 2])
+    labels = np.where(deciding == "a", "yes", "no")
     heard = network((rows, labels), Fraction(2))
     wishes = Wishes(Fraction(2), max_splits=4, target_error=target_error)
     tree, _ = Coordinator(heard).learn(SCHEMA, make_plan(SCHEMA, wishes))
