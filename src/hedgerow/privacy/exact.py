@@ -247,8 +247,8 @@ def flip(
     """Visit candidates at random; take i with probability exp((score_i - best) numerator / denominator).
 
     Without replacement that is permute-and-flip, with it the exponential mechanism. `waiting` is scratch. One half
-    of a word says who is visited, the other begins the trial of the exponent's whole part, or of 8 or 1 of it:
-    most often that is all.
+    of a word says who is visited, the other begins a trial with 8, or 1, of the exponent's whole part: most often
+    that is all.
     """
     left = np.uint64(0)
     for i in range(len(candidates)):
@@ -264,9 +264,8 @@ def flip(
             return 0, RAN_OUT
         word = words[position]
         position += 1
-        product = (
-            word >> _HALF
-        ) * left  # pick = product / 2**32, unbiased by refusing the first (2**32 mod left)
+        # The pick is product / 2**32, rounded down; refusing 2**32 mod left of the rests makes all as likely (Lemire).
+        product = (word >> _HALF) * left
         rest = product & _LOW
         if rest < left and rest < (_LOW + np.uint64(1)) % left:
             continue
@@ -319,7 +318,6 @@ _MOST_CLASS = 13
 _WEIGHTS = np.array(
     [-(-scaled_exp(e, 256) >> (256 - _WEIGHT_BITS)) for e in range(_MOST_CLASS + 1)], dtype=np.int64
 )
-_WEIGHTS[0] = 2**_WEIGHT_BITS
 MOST_OPTIONS = 2**11  # so that weights and their sums fit 62 bits
 # [e]: the binary digits of 2**20 exp(-e) / weight.
 _EXCESS_DIGITS = np.array(
