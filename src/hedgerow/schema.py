@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 MAX_BINS = 65_536
 MAX_CLASSES = 65_536
 MOST_FORKING_SPLITS = 2**10
-MOST_PAIRS = 2**24  # of bins, for each class
+MOST_PAIRS = 2**22  # of splits or bins, for each class
 
 Value = str | int | float | bool
 
@@ -301,9 +301,9 @@ class Schema:
 
     @property
     def can_fork(self) -> bool:
-        """Whether splits are so few that all forks, three splits at once, can be compared: at most some 100 MB of them."""
-        few = len(self.splits) <= MOST_FORKING_SPLITS
-        return few and self.n_classes * int(self.bin_start[-1]) ** 2 <= MOST_PAIRS
+        """Whether splits are so few that all forks, three splits at once, can be compared: some 10 ms and 50 MB a node."""
+        n_splits, n_bins = len(self.splits), int(self.bin_start[-1])
+        return n_splits <= MOST_FORKING_SPLITS and self.n_classes * max(n_splits, n_bins) ** 2 <= MOST_PAIRS
 
     @cached_property
     def hash(self) -> str:

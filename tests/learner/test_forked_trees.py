@@ -232,9 +232,14 @@ def test_the_last_levels_planned_are_chosen_by_error() -> None:
     assert by_depth == [Criterion.error, Criterion.gini]
 
 
-@pytest.mark.parametrize(("n_thresholds", "can_fork"), [(400, True), (2_000, False)])
-def test_a_schema_of_very_many_splits_has_no_forks(n_thresholds: int, can_fork: bool) -> None:
-    schema = Schema([Numeric("x", 0, 1, n_thresholds)], label="y", classes=[0, 1])
+@pytest.mark.parametrize(
+    ("n_thresholds", "n_classes", "can_fork"),
+    [(1_024, 2, True), (1_025, 2, False), (200, 100, True), (200, 110, False)],
+)
+def test_a_schema_of_very_many_splits_or_classes_has_no_forks(
+    n_thresholds: int, n_classes: int, can_fork: bool
+) -> None:
+    schema = Schema([Numeric("x", 0, 1, n_thresholds)], label="y", classes=list(range(n_classes)))
     assert schema.can_fork == can_fork
     budget = make_plan(schema, Wishes(Fraction(1))).budget
     assert isinstance(budget, Adaptive)
