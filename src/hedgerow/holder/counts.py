@@ -175,10 +175,12 @@ class GroupedRows:
     def _score_forks(self, nodes: IntArray, criteria: IntArray, out: NDArray[np.float64]) -> None:
         n_classes, n_bins = self._store.shape[1:]
         pairs = np.broadcast_to(np.int32(0), (n_classes, n_bins, n_bins))
-        args = self._ranges_of(nodes), self._times, pairs, int(self.schema.n_bins[0]), self.schema.split_bins
+        schema = self.schema
+        splits = int(schema.n_bins[0]), schema.split_bins, schema.bin_start, schema.split_table
+        rows = self._order, self._label_bits, self._ranges_of(nodes), self._times
         share(
             lambda tickets: _score_forks(
-                *self._codes, *self._offsets, self._order, self._label_bits, *args, criteria, tickets, out
+                *self._codes, *self._offsets, *rows, pairs, *splits, criteria, tickets, out
             ),
             len(nodes),
         )  # fmt: skip
@@ -604,8 +606,8 @@ def _set_potentials(histogram, n_bins, split_bins, criterion, scratch, out):  # 
 
 @compiled
 def _score_forks(  # type: ignore[no-untyped-def]
-    narrow, wide, narrow_offsets, wide_offsets, order, label_bits, ranges, times, pairs, n_bins, split_bins, criteria,
-    tickets, out,
+    narrow, wide, narrow_offsets, wide_offsets, order, label_bits, ranges, times, pairs, n_bins, split_bins, bin_start,
+    rules, criteria, tickets, out,
 ):  # fmt: skip
     """Scores of what follows every split of every node; `pairs` [class, bin, bin] has the shape of their counts."""
     n_splits = out.shape[2]
@@ -625,8 +627,9 @@ def _score_forks(  # type: ignore[no-untyped-def]
             break
         start, stop = ranges[node]
         _count_pairs(narrow, wide, narrow_offsets, wide_offsets, order, label_bits, start, stop, times, pairs)
+        _add_up(pairs, bin_start)
         for s in range(n_splits):
-            _parts_of(pairs, s, n_bins, split_bins, part, rest)
+            _parts_of(pairs, s, bin_start, rules, part, rest)
             _set_all_potentials(part, n_bins, split_bins, criteria[node], scratch, out[node, 0, s])
             _set_all_potentials(rest, n_bins, split_bins, criteria[node], scratch, out[node, 1, s])
         for i in range(out[node].size):
@@ -663,19 +666,28 @@ def _count_pairs(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _parts_of(pairs, s, n_bins, split_bins, part, rest):  # type: ignore[no-untyped-def]
-    """Histograms [class, bin] of the rows on the left side of split s, and on its right side."""
-    start, stop, more, also = split_bins
+def _add_up(pairs, bin_start):  # type: ignore[no-untyped-def]
+    """Turn counts of rows in a bin into those of rows in it and all bins of its column before."""
     for a in range(len(pairs)):
-        part[a] = rest[a] = 0
-        for b in range(n_bins):  # the bins of the first column, which has every row once
-            rest[a] += pairs[a, b]
-        for b in range(start[s], stop[s]):
-            part[a] += pairs[a, b]
-        for i in range(len(more)):
-            if more[i] == s:
-                part[a] += pairs[a, also[i]]
-        rest[a] -= part[a]
+        for column in range(len(bin_start) - 1):
+            for b in range(bin_start[column] + 1, bin_start[column + 1]):
+                pairs[a, b] += pairs[a, b - 1]
+
+
+@compiled
+def _parts_of(sums, s, bin_start, rules, part, rest):  # type: ignore[no-untyped-def]
+    """Histograms [class, bin] of the rows on the left side of split s, and on its right side."""
+    column, first, last, also = rules[s]
+    begin, end = bin_start[column], bin_start[column + 1] - 1
+    for a in range(len(sums)):
+        part[a] = sums[a, begin + last]
+        if first > 0:
+            part[a] -= sums[a, begin + first - 1]
+        if also >= 0:
+            part[a] += sums[a, begin + also]
+        if also > 0:
+            part[a] -= sums[a, begin + also - 1]
+        rest[a] = sums[a, end] - part[a]
 
 
 @compiled
