@@ -28,6 +28,7 @@ T = TypeVar("T")
 ROOT = 0
 VERSION = 4
 MOST_NODES = 2**20  # of one message
+MOST_FORKS = 2**12  # of one query: each may take a holder some 30 ms
 MOST_PARTS = 32  # maps and lists: each takes many times the memory of its bytes
 MOST_BYTES = 2**28
 MOST_NUMBER = 2**53
@@ -52,7 +53,7 @@ class Grow:
         start = 0
         while start < len(self.nodes):
             born = np.flatnonzero(self.nodes[start:] >= self.first + 2 * start)
-            stop = start + int(born[0]) if len(born) else len(self.nodes)
+            stop = start + max(int(born[0]), 1) if len(born) else len(self.nodes)
             yield slice(start, stop)
             start = stop
 

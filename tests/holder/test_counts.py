@@ -413,6 +413,20 @@ def test_little_memory_means_more_batches_and_the_same_scores_of_forks(monkeypat
     assert np.array_equal(np.concatenate([s for _, s in at_once]), np.concatenate([s for _, s in one_by_one]))
 
 
+def test_quarters_that_are_named_often_are_counted_once(monkeypatch):
+    rows = Rows(4)
+    counted, kernel = [], counts_module._count_quarters
+    monkeypatch.setattr(
+        counts_module, "_count_quarters", lambda *a: (counted.append(len(a[4])), kernel(*a))[1]
+    )
+    nodes, forks = np.zeros(1000, np.int64), np.tile([[3, 1, 2], [3, 2, 1]], (500, 1))
+    found = rows.grouped().quarters(nodes, forks)
+    assert counted == [2]
+    assert (found[::2] == found[0]).all()
+    assert (found[1::2] == found[1]).all()
+    assert found[0].tolist() != found[1].tolist()
+
+
 def test_quarters_are_the_cells_of_both_sides(threads):
     """Where a side has no split of its own, all of its rows are counted as left."""
     rows = Rows(8 + threads)

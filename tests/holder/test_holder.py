@@ -22,6 +22,7 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.holder.keys import PathKeys
 from hedgerow.messages import (
+    MOST_FORKS,
     CountCells,
     CountColumns,
     CountLabels,
@@ -266,6 +267,31 @@ def test_a_schema_of_too_many_splits_for_forks_is_told_so_before_anything_is_spe
     with pytest.raises(HedgerowError, match="too many splits"):
         asked.answer(forks)
     assert asked.ledger.spent == 0
+
+
+def test_no_request_asks_for_more_forks_than_a_holder_has_time_for() -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    n = MOST_FORKS + 1
+    forks = NominateForks(
+        np.zeros(n, np.int64), [Criterion.gini] * n, "exponential", [ONE / n] * n, [ONE / n] * n
+    )
+    with pytest.raises(HedgerowError, match="ask about fewer nodes"):
+        asked.answer(forks)
+    assert asked.ledger.spent == 0
+
+
+def test_an_announcement_of_very_many_generations_is_refused() -> None:
+    """Each is a pass of its own; between two questions a coordinator has two or three."""
+    for n, is_known in ((64, True), (65, False)):
+        asked = holder(TABLES["full"])
+        caterpillar = Grow(np.concatenate([[0], 2 * np.arange(1, n)]), np.zeros(n, np.int64), 1)
+        if is_known:
+            asked.grow(caterpillar)
+            assert asked.answer(CountRows(np.array([2 * n]), [ONE])).shape == (1, 1)
+        else:
+            with pytest.raises(HedgerowError, match="generations"):
+                asked.grow(caterpillar)
+            assert asked.ledger.n_parts == 1
 
 
 def test_forks_have_one_selector() -> None:

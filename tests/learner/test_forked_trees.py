@@ -171,6 +171,23 @@ def test_seeded_trees_do_not_depend_on_how_nodes_are_asked() -> None:
     assert trees[0] == trees[1]
 
 
+def test_more_forks_than_a_holder_chooses_at_a_time_are_asked_for_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trees, requests = [], []
+    for most in (4096, 1):
+        monkeypatch.setattr("hedgerow.learner.private_split.MOST_FORKS", most)
+        rows, labels = table(20_000)
+        labels = np.where(np.sin(40 * rows[:, 6].astype(float)) > 0, labels, "no")  # something on all sides
+        heard = network((rows, labels), Fraction(2))
+        tree, _ = Coordinator(heard).learn(SCHEMA, make_plan(SCHEMA, Wishes(Fraction(2))))
+        trees.append(tree)
+        requests.append(sorted(len(q.nodes) for q in heard.queries if isinstance(q, NominateForks)))
+    assert trees[0] == trees[1]
+    assert sum(requests[0]) == sum(requests[1])
+    assert requests[0][-1] > 1 == requests[1][-1]
+
+
 # ---- When there are forks ------------------------------------------------------------------------------------------
 
 

@@ -182,21 +182,28 @@ class GroupedRows:
             lambda tickets: _score_forks(
                 *self._codes, *self._offsets, *rows, pairs, *splits, criteria, tickets, out
             ),
-            len(nodes),
+            min(len(nodes), max(1, MEMORY // pairs.nbytes)),  # every thread has its own
         )  # fmt: skip
 
     def quarters(self, nodes: IntArray, forks: IntArray) -> IntArray:
         """Class counts of what the forks [node, 3] make of nodes: [node, side, side, class].
 
-        A fork is a split and one more on each of its sides; where that is NONE, all rows go left.
+        A fork is a split and one more on each of its sides; where that is NONE, all rows go left. What is named often is
+        counted once.
         """
+        distinct, which = np.unique(np.column_stack([nodes, forks]), axis=0, return_inverse=True)
+        nodes, forks = distinct[:, 0], distinct[:, 1:]
         out = np.zeros((len(nodes), 2, 2, self.schema.n_classes), dtype=np.int64)
         all_left = [*self._rules[0, :2], 0, MAX_BINS, NONE]
         rules = np.where(forks[:, :, None] == NONE, all_left, self._rules[forks])
-        _count_quarters(
-            *self._columns, self._order, self._label_bits, self._ranges_of(nodes), self._times, rules, out
+        ranges = self._ranges_of(nodes)
+        share(
+            lambda tickets: _count_quarters(
+                *self._columns, self._order, self._label_bits, ranges, self._times, rules, tickets, out
+            ),
+            int((ranges[:, 1] - ranges[:, 0]).sum()) // ROWS_TO_PARTITION,
         )
-        return out
+        return out[which.ravel()]
 
     def _ranges_of(self, nodes: IntArray) -> IntArray:
         """Where the rows of nodes are."""
@@ -703,11 +710,16 @@ def _set_all_potentials(histogram, n_bins, split_bins, criterion, scratch, out):
 
 
 @compiled
-def _count_quarters(narrow, wide, order, label_bits, ranges, times, rules, out):  # type: ignore[no-untyped-def]
+def _count_quarters(  # type: ignore[no-untyped-def]
+    narrow, wide, order, label_bits, ranges, times, rules, tickets, out
+):
     """Class counts [node, side, side, class] of rows by a split and the splits of its sides: rules [node, 3]."""
     bits = np.uint64(label_bits)
     labels = (np.uint64(1) << bits) - np.uint64(1)
-    for i in range(len(ranges)):
+    for _ in range(len(ranges)):
+        i = take(tickets)
+        if i >= len(ranges):
+            break
         for j in range(ranges[i, 0], ranges[i, 1]):
             entry = np.uint64(order[j])
             row = entry >> bits

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from hedgerow.holder.counts import NONE, Counts, GroupedRows
 from hedgerow.holder.keys import NoKeys, PathKeys
 from hedgerow.messages import (
     MOST_BYTES,
+    MOST_FORKS,
     CountCells,
     CountColumns,
     CountLabels,
@@ -40,6 +42,7 @@ from hedgerow.schema import Schema
 
 MOST_NODES = 2**20  # of one study: what a holder is willing to remember
 MOST_DEPTH = 2**12
+MOST_GENERATIONS = 2**6  # of one announcement; between two questions a coordinator has two or three
 NO_NODES: IntArray = np.empty(0, dtype=np.int64)
 LARGEST_NOISE = (
     2**43
@@ -149,6 +152,10 @@ class Holder:
         quote = self.ledger.quote(nodes, prices, growth.nodes)
         if quote.depths[n_nodes:].max() > MOST_DEPTH:
             raise Refused(f"a study's tree is at most {MOST_DEPTH} nodes deep.")
+        if len(list(islice(growth.generations(), MOST_GENERATIONS + 1))) > MOST_GENERATIONS:
+            raise Refused(
+                f"an announcement splits at most {MOST_GENERATIONS - 1} generations of its own children."
+            )
         return self._paths.grown(growth.nodes, growth.splits), quote
 
     def _follow(self, growth: Grow | None, paths: Paths) -> None:
@@ -170,6 +177,8 @@ class Holder:
                 raise Refused(f"forks are chosen by {Exponential.name!r} only.")
             if not self.schema.can_fork:
                 raise Refused("the schema has too many splits to choose three at once.")
+            if len(query.nodes) > MOST_FORKS:
+                raise Refused(f"at most {MOST_FORKS} forks are chosen at a time; ask about fewer nodes.")
         if isinstance(query, Nominate):
             if query.selector not in SELECTORS:
                 raise Refused(f"there is no selector {query.selector!r}.")
@@ -261,6 +270,7 @@ class Holder:
         sensitivities = criteria.map(lambda each: score_sensitivity(each, n_classes, self._max_rows))
         # What is named often is scored once.
         (nodes, of_nodes), which = np.unique([query.nodes, numbers], axis=1, return_inverse=True)
+        which = which.ravel()
         is_exact = math.inf in epsilons.items
         rates = epsilons.map(lambda each: Fraction(1) if is_exact else _fraction(each))
         chosen = np.empty((len(query.nodes), 3), dtype=np.int64)

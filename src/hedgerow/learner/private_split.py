@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from hedgerow.budget import NodeBudgets, priced
 from hedgerow.criteria import Criterion, weighted_impurities
 from hedgerow.learner.estimates import laplace_variance, on_simplex
-from hedgerow.messages import CountCells, CountColumns, CountSplits, Nominate, NominateAndCount, NominateForks
+from hedgerow.messages import (
+    MOST_FORKS,
+    CountCells,
+    CountColumns,
+    CountSplits,
+    Nominate,
+    NominateAndCount,
+    NominateForks,
+)
 from hedgerow.network import Network
 from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray, Repeated
@@ -108,10 +116,15 @@ def select_forks(network: Network, nodes: IntArray, budgets: NodeBudgets, epsilo
 
     The splits are [node, 3], NONE for a child that no split can divide; the cells [node, side, side, class].
     """
-    to_select, to_count = priced(budgets.select, epsilon), priced(budgets.count, epsilon)
-    [answer] = network.ask(NominateForks(nodes, budgets.criteria(), "exponential", to_select, to_count))
+    answers = []
+    for first in range(0, len(nodes), MOST_FORKS):
+        some = np.arange(first, min(first + MOST_FORKS, len(nodes)))
+        mine = budgets.at(some)
+        prices = priced(mine.select, epsilon), priced(mine.count, epsilon)
+        answers += network.ask(NominateForks(nodes[some], mine.criteria(), "exponential", *prices))
+    answer = np.concatenate(answers)
     cells = answer[:, 3:].reshape(len(nodes), 2, 2, -1).astype(np.float64)
-    return Evaluation(answer[:, :3], cells, _variances(network, to_count))
+    return Evaluation(answer[:, :3], cells, _variances(network, priced(budgets.count, epsilon)))
 
 
 @dataclass(frozen=True)
