@@ -40,7 +40,7 @@ from hedgerow.messages import (
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.audit import AuditResult, Outcome, audit_outcomes, suite_confidence
 from hedgerow.privacy.ledger import Ledger
-from hedgerow.privacy.noise import SecureNoise, SeededNoise, Tape
+from hedgerow.privacy.noise import RepeatableNoise, SecureNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import IntArray
 from hedgerow.schema import Numeric, Schema
@@ -230,21 +230,10 @@ class Counting:
 Ask = Callable[[IntArray, Sequence[Fraction]], Query]
 
 
-@dataclass(frozen=True)
-class _Repeatable(SecureNoise):
-    """The samplers that protect people, on words that can be drawn again: who doubts a finding can repeat it."""
-
-    tape: Tape
-
-    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
-        """See `Noise.tapes`."""
-        yield self.tape, slice(0, len(keys))
-
-
 def _holder(neighbours: Neighbours, side: int, grant: Fraction, seed: int) -> Holder:
     rows = GroupedRows(*neighbours.sides[side], neighbours.schema)
     [(tape, _)] = SeededNoise(seed).tapes(np.zeros(1, np.uint64))
-    return Holder(rows, _Repeatable(tape), Ledger(grant), neighbours.max_rows)
+    return Holder(rows, RepeatableNoise(tape), Ledger(grant), neighbours.max_rows)
 
 
 def _asked(holder: Holder, nodes: IntArray, query: Ask, epsilon: Fraction, runs: int) -> list[Outcome]:

@@ -337,8 +337,8 @@ class Adaptive:
         if self.n_pairs is None:
             return []
         return [
-            "A node that plans two levels chooses its own split and those of its children at once, with the budget "
-            "of both."
+            f"A node that plans two levels, and has at most epsilon {self.fork_epsilon:g} to choose with, chooses its "
+            "own split and those of its children at once, with the budget of both."
         ]
 
     def nodes(self, nodes: Standing) -> NodeBudgets:

@@ -117,6 +117,13 @@ def test_no_selection_or_count_of_the_full_suite_is_found_to_exceed_its_claim() 
     assert [finding.to_dict() for finding in findings if finding.exceeds] == []
 
 
+@pytest.mark.parametrize("mechanism", [Selection("exponential", Criterion.gini), Forking(Criterion.gini)])
+def test_an_audit_can_be_repeated(mechanism: Selection | Forking) -> None:
+    """To the last of 2,000 outcomes: no two threads read the same words."""
+    first, again = (mechanism.outcomes(MOST_FALL, 0, ONE, 2_000, seed=3) for _ in range(2))
+    assert first == again
+
+
 def test_the_findings_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     few = suite("quick")[:3]
     monkeypatch.setattr("hedgerow.audits.suite", lambda level: few)

@@ -139,6 +139,21 @@ class OpenDPNoise(SecureNoise):
         return noisy
 
 
+@dataclass(frozen=True)
+class RepeatableNoise(SecureNoise):
+    """The samplers that protect people, on words that can be drawn again: who doubts an audit can repeat it.
+
+    All nodes read one tape, so one thread must do it: two would read the same words.
+    """
+
+    tape: Tape
+    private: ClassVar[bool] = False
+
+    def tapes(self, keys: NDArray[np.uint64]) -> Iterator[tuple[Tape, slice]]:
+        """The one tape, for all nodes."""
+        yield self.tape, slice(0, len(keys))
+
+
 SECURE_NOISE: dict[str, Noise] = {"exact": SecureNoise(), "opendp": OpenDPNoise()}
 
 

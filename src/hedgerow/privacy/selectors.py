@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
 from hedgerow.privacy.exact import MOST_OPTIONS, choose_forks, flip_candidates
-from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise
+from hedgerow.privacy.noise import LARGEST_VALUE, Noise, NoNoise, RepeatableNoise
 from hedgerow.repeated import Repeated
 from hedgerow.threads import even_parts, run_all
 
@@ -316,7 +316,8 @@ def _fill(
             here = slice(start + nodes.start, start + nodes.stop)
             tape.fill(sampler, here.stop - here.start, *arguments(here))
 
-    run_all(draw, even_parts(len(keys), at_least=worth_a_thread))
+    is_one_tape = isinstance(noise, RepeatableNoise)
+    run_all(draw, [(0, len(keys))] if is_one_tape else even_parts(len(keys), at_least=worth_a_thread))
 
 
 def bounded_ratio(rate: Fraction) -> tuple[int, int]:
