@@ -415,9 +415,9 @@ def test_little_memory_means_more_batches_and_the_same_scores_of_forks(monkeypat
 
 def test_quarters_that_are_named_often_are_counted_once(monkeypatch):
     rows = Rows(4)
-    counted, kernel = [], counts_module._count_quarters
+    counted, kernel = [], counts_module.count_quarters
     monkeypatch.setattr(
-        counts_module, "_count_quarters", lambda *a: (counted.append(len(a[4])), kernel(*a))[1]
+        counts_module, "count_quarters", lambda *a: (counted.append(len(a[4])), kernel(*a))[1]
     )
     nodes, forks = np.zeros(1000, np.int64), np.tile([[3, 1, 2], [3, 2, 1]], (500, 1))
     found = rows.grouped().quarters(nodes, forks)
