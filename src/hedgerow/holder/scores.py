@@ -193,13 +193,10 @@ def _parts_of(sums, s, bin_start, rules, part, rest):  # type: ignore[no-untyped
 @compiled
 def _set_all_potentials(histogram, n_bins, split_bins, criterion, scratch, out):  # type: ignore[no-untyped-def]
     """F(left) + F(right) of every split of some rows, and their F as they are."""
-    prefix, left, right, total, work = scratch
-    _sides(histogram, n_bins, split_bins, prefix, left, right)
-    for a in range(len(histogram)):
+    _, left, right, _, _ = scratch
+    for a in range(len(histogram)):  # beyond all splits one more, which sends all rows left
         left[a, -1], right[a, -1] = histogram[a, :n_bins].sum(), 0.0
-    out[:] = 0.0
-    add_impurities(left, criterion, total, work, out)
-    add_impurities(right, criterion, total, work, out)
+    _set_potentials(histogram, n_bins, split_bins, criterion, scratch, out)
 
 
 @compiled

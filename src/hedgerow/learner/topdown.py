@@ -52,11 +52,7 @@ class Growth:
                 ("gain", np.float64),  # weight times gain, in rows: what the split takes off the potential
                 ("wanted", np.bool_),  # worth a place in the queue
                 ("is_split", np.bool_),
-                (
-                    "fork",
-                    np.int64,
-                    2,
-                ),  # the children's splits, if they were chosen with its own; NONE: not yet
+                ("fork", np.int64, 2),  # its children's splits, if chosen with its own, else NONE
                 ("fork_cells", np.float64, (2, 2, n_classes)),  # [side, side, class], and their variance
                 ("fork_noise", np.float64),
             ]
