@@ -61,7 +61,7 @@ PARAMETERS = {
     "max_rows": None,
     "neighbours": "add-remove",
     "noise": "exact",
-    "random_state": None,
+    "noise_seed": None,
 }
 
 
@@ -119,11 +119,11 @@ def test_numbers_of_numpy_are_numbers(kind):
         "epsilon": kind(1),
         "max_splits": np.int16(4),
         "max_depth": np.int32(3),
-        "random_state": np.uint8(3),
+        "noise_seed": np.uint8(3),
     }
     model = PrivateTreeClassifier(schema=SCHEMA, budget="uniform", **of_numpy).fit(table, labels)
     plain = PrivateTreeClassifier(
-        schema=SCHEMA, budget="uniform", epsilon=1, max_splits=4, max_depth=3, random_state=3
+        schema=SCHEMA, budget="uniform", epsilon=1, max_splits=4, max_depth=3, noise_seed=3
     )
     assert model.to_json() == plain.fit(table, labels).to_json()
     assert type(model.ledger_.spent.numerator) is int
@@ -183,8 +183,8 @@ def test_clone_and_set_params_give_an_unfitted_model_with_the_same_parameters():
         ("max_rows", 1e6, "an integer of at least 1"),
         ("neighbours", "swap", "'add-remove', 'replace'"),
         ("noise", "loud", "'exact', 'opendp'"),
-        ("random_state", -1, "an integer of at least 0, or left out"),
-        ("random_state", "seed", "an integer of at least 0, or left out"),
+        ("noise_seed", -1, "an integer of at least 0, or left out"),
+        ("noise_seed", "seed", "an integer of at least 0, or left out"),
         ("schema", "data", "pass a Schema"),
         ("schema", 3, "pass a Schema"),
         ("schema", [Numeric("age", 0, 1)], "pass a Schema"),
@@ -271,7 +271,7 @@ def test_without_a_schema_the_error_shows_how_to_write_one():
 def test_a_schema_from_the_data_warns_where_privacy_is_asked_for():
     table, labels = patients()
     with pytest.warns(UserWarning, match="reads bounds, categories and classes from the rows.*NOT private"):
-        PrivateTreeClassifier(schema="from_data", epsilon=1.0, random_state=0).fit(table, labels)
+        PrivateTreeClassifier(schema="from_data", epsilon=1.0, noise_seed=0).fit(table, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = exact(schema="from_data").fit(table, labels)
@@ -436,7 +436,7 @@ def test_noise_is_made_for_max_rows_and_not_for_the_rows(monkeypatch, max_rows):
     told = []
     monkeypatch.setattr("hedgerow.classifier.Holder", lambda *a: told.append(a[-1]) or Holder(*a))
     for n in (10, 400):
-        exact(epsilon=1.0, criterion="entropy", max_rows=max_rows, random_state=0).fit(*patients(n))
+        exact(epsilon=1.0, criterion="entropy", max_rows=max_rows, noise_seed=0).fit(*patients(n))
     assert told == [max_rows or MAX_ROWS] * 2
 
 
@@ -457,7 +457,7 @@ def test_holders_with_equal_rows_draw_noise_of_their_own(monkeypatch):
     answers = []
     ask = LocalNetwork.ask
     monkeypatch.setattr(LocalNetwork, "ask", lambda *a: answers.append(ask(*a)) or answers[-1])
-    exact(epsilon=1.0, random_state=0).fit_holders([patients(), patients()])
+    exact(epsilon=1.0, noise_seed=0).fit_holders([patients(), patients()])
     assert not np.array_equal(*answers[0])
 
 

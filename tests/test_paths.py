@@ -133,7 +133,7 @@ def test_no_path_of_a_tree_asks_what_it_knows(method, selector, paper, schema, s
     """The paper's budgets split whatever there is until nothing is left to split, noise alone included."""
     extra = {"budget": "uniform", "max_depth": 8, "max_splits": 100} if paper else {}
     model = PrivateTreeClassifier(
-        schema=schema, epsilon=epsilon, method=method, selector=selector, random_state=seed % 2**31, **extra
+        schema=schema, epsilon=epsilon, method=method, selector=selector, noise_seed=seed % 2**31, **extra
     )
     tables = [made_up_rows(schema, seed + i, 60) for i in range(1 if method == "select" else 2)]
     if method == "select":
@@ -148,6 +148,6 @@ def test_a_tree_ends_where_its_schema_does():
     schema = SCHEMAS[-1]
     table, labels = made_up_rows(schema, 1, 200)
     model = PrivateTreeClassifier(
-        schema=schema, epsilon=50, method="select", budget="uniform", max_depth=6, random_state=1
+        schema=schema, epsilon=50, method="select", budget="uniform", max_depth=6, noise_seed=1
     ).fit(table, labels)
     assert model.tree_.n_splits == 1

@@ -118,7 +118,7 @@ def test_several_holders_have_a_panel_each_in_the_order_of_their_ledgers(tmp_pat
         assert sum(filled) == pytest.approx(float(ledger.spent))
 
 
-@pytest.mark.parametrize("parameters", [{"random_state": 1}, {"epsilon": np.inf}])
+@pytest.mark.parametrize("parameters", [{"noise_seed": 1}, {"epsilon": np.inf}])
 def test_pictures_say_loudly_that_a_run_was_not_private(parameters):
     model = trained(**parameters)
     for axes in (model.plot(), model.ledger_.plot(), *model.plot_spending()):

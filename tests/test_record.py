@@ -15,7 +15,7 @@ HOSPITALS = synthetic_hospitals(rows=4_000)
 
 
 def trained(**parameters):
-    model = PrivateTreeClassifier(schema=HOSPITALS.schema, **{"random_state": 1} | parameters)
+    model = PrivateTreeClassifier(schema=HOSPITALS.schema, **{"noise_seed": 1} | parameters)
     return model.fit_holders(HOSPITALS.holders)
 
 
@@ -49,7 +49,7 @@ def test_what_the_dearest_rows_paid_adds_up_to_what_was_spent():
 
 
 def test_the_record_says_what_was_not_private():
-    assert trained(random_state=None).record_.leaks == ()
+    assert trained(noise_seed=None).record_.leaks == ()
     assert "seeded" in trained().record_.leaks[0]
     assert "infinite" in trained(epsilon=math.inf, max_splits=2).record_.leaks[0]
 

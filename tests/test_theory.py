@@ -284,7 +284,7 @@ def too_slow(criterion: Criterion, epsilon: float, rows: int, seed: int) -> int:
     codes, encoded = encode(votes, schema), encode_labels(labels, schema)
     model = PrivateTreeClassifier(
         schema=schema, epsilon=epsilon, method="select", criterion=criterion.name, budget="uniform",
-        max_depth=MOST_SPLITS, max_rows=2 * rows, random_state=seed,
+        max_depth=MOST_SPLITS, max_rows=2 * rows, noise_seed=seed,
     )  # fmt: skip
     states = [state_of(model, codes, encoded, criterion, splits) for splits in range(1, MOST_SPLITS + 1)]
     whole = np.bincount(encoded, minlength=2)
@@ -329,7 +329,7 @@ def test_the_theorem_assumes_no_more_epsilon_than_a_node_gets():
     schema, votes, labels = elections(20_000, 0)
     model = PrivateTreeClassifier(
         schema=schema, epsilon=40.0, method="select", budget="uniform", criterion="gini",
-        max_splits=MOST_SPLITS, max_depth=MOST_SPLITS, random_state=0,
+        max_splits=MOST_SPLITS, max_depth=MOST_SPLITS, noise_seed=0,
     ).fit(votes, labels)  # fmt: skip
     paid = {what: min(float(e.epsilon) for e in model.ledger_.entries if e.what == what and e.depth > 1)
             for what in ("choice of a split", "cells of a split", "class counts")}  # fmt: skip

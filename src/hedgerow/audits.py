@@ -308,7 +308,7 @@ class Fitting:
         )
         released = []
         for own_seed in _seeds(seed, runs):
-            model.random_state = own_seed if self.seeded else None
+            model.noise_seed = own_seed if self.seeded else None
             model.fit_codes(*neighbours.sides[side])
             released.append(_seen(model.tree_, model.ledger_, neighbours.probe))
         return released

@@ -98,8 +98,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Whether privacy hides that a row is there at all, or (at twice the noise) what is in it.
     noise : {"exact", "opendp"}
         Whose discrete Laplace noise: our own exact sampler, or OpenDP's, which is slower.
-    random_state : int, optional
-        None draws cryptographic noise. An integer draws reproducible noise, which protects nobody.
+    noise_seed : int, optional
+        None draws cryptographic noise. An integer draws reproducible noise, which protects nobody. It is not called
+        `random_state`, because scikit-learn's meta-estimators set every parameter of that name.
 
     Attributes
     ----------
@@ -149,7 +150,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         max_rows: int | None = None,
         neighbours: str = "add-remove",
         noise: str = "exact",
-        random_state: int | None = None,
+        noise_seed: int | None = None,
     ) -> None:
         self.schema = schema
         self.epsilon = epsilon
@@ -165,7 +166,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.max_rows = max_rows
         self.neighbours = neighbours
         self.noise = noise
-        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     # ---- Learning ----
 
@@ -485,9 +486,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Noise of one holder; seeded holders have seeds of their own."""
         if not math.isfinite(self.epsilon):
             return NoNoise()
-        if self.random_state is None:
+        if self.noise_seed is None:
             return SECURE_NOISE[self.noise]
-        seed = np.random.SeedSequence([int(self.random_state), holder]).generate_state(1, np.uint64)[0]
+        seed = np.random.SeedSequence([int(self.noise_seed), holder]).generate_state(1, np.uint64)[0]
         return SeededNoise(int(seed))
 
     def _leaks(self) -> list[str]:
@@ -495,8 +496,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         leaks = []
         if not math.isfinite(self.epsilon):
             leaks.append("epsilon is infinite, there is no noise")
-        elif self.random_state is not None:
-            leaks.append("the noise is seeded by random_state and can be taken off again")
+        elif self.noise_seed is not None:
+            leaks.append("the noise is seeded by noise_seed and can be taken off again")
         if not isinstance(self.schema, Schema):
             leaks.append(FROM_ROWS)
         return leaks
@@ -532,7 +533,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 warnings.warn(
                     'schema="from_data" reads bounds, categories and classes from the rows: what this model '
                     "shows of them is NOT private. Write a Schema for data that are not public already.",
-                    UserWarning,
+                    NotPrivateWarning,
                     stacklevel=3,
                 )
             self.schema_ = schema_from_data(X, y)
@@ -560,7 +561,7 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "between 0 and 1, or left out"
             )
         check_number("max_splits", self.max_splits, lambda v: v >= 1, "an integer of at least 1", Integral)
-        for name, least in (("max_depth", 1), ("max_rows", 1), ("random_state", 0)):
+        for name, least in (("max_depth", 1), ("max_rows", 1), ("noise_seed", 0)):
             if (value := getattr(self, name)) is not None:
                 expected = f"an integer of at least {least}, or left out"
                 check_number(name, value, least.__le__, expected, Integral)

@@ -50,3 +50,7 @@ class InvalidStore(HedgerowError):
 
 class MissingPackage(HedgerowError, ImportError):
     """What was asked for needs a package that does not come with Hedgerow itself."""
+
+
+class NotPrivateWarning(UserWarning):
+    """What a fit with a finite epsilon learns is not private all the same: seeded noise, or a schema from the rows."""

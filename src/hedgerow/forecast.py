@@ -329,7 +329,7 @@ def plan(
         guesses[run] = np.bincount(test[1]).max() / TEST_ROWS
         for i, (budget, size) in enumerate(trees):
             splits = 512 if math.isfinite(budget) else EXACT_SIZES[(i - len(settings)) % len(EXACT_SIZES)]
-            model.set_params(epsilon=budget, max_splits=splits, random_state=int(rng.integers(2**31)))
+            model.set_params(epsilon=budget, max_splits=splits, noise_seed=int(rng.integers(2**31)))
             model.method = method if math.isfinite(budget) else "auto"
             dealt = np.arange(size * holders).reshape(holders, size)
             tree = model.fit_codes(*table, list(dealt)).tree_

@@ -45,7 +45,7 @@ def test_predictions_are_written_as_parquet(study):
 def test_a_tree_that_protects_nobody_says_so_whoever_reads_it(study):
     assert (
         hedgerow(
-            "train", "rows.csv", "--schema", "schema.toml", "--seed", 1, "--out", "seeded.json"
+            "train", "rows.csv", "--schema", "schema.toml", "--noise-seed", 1, "--out", "seeded.json"
         ).exit_code
         == 0
     )
@@ -112,7 +112,7 @@ def test_an_evaluation_of_many_classes_agrees_with_scikit_learn(tmp_path, monkey
     ).astype(int)
     table.to_csv("rows.csv", index=False)
     schema = Schema([Numeric("x", 0, 10, thresholds=4)], label="y", classes=[0, 1, 2])
-    model = PrivateTreeClassifier(schema=schema, epsilon=1.0, random_state=0).fit(table[["x"]], table["y"])
+    model = PrivateTreeClassifier(schema=schema, epsilon=1.0, noise_seed=0).fit(table[["x"]], table["y"])
     model.save("tree.json")
     told = json.loads(hedgerow("evaluate", "tree.json", "rows.csv", "--json").stdout)
     shares = model.predict_proba(table[["x"]])

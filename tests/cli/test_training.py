@@ -20,18 +20,18 @@ from .conftest import SCHEMA, hedgerow, patients
 @pytest.mark.parametrize("data", ["rows.csv", "rows.parquet", "-"])
 def test_the_command_learns_what_the_classifier_learns(study, data):
     stdin = (study / "rows.csv").read_bytes() if data == "-" else None
-    result = hedgerow("train", data, "--schema", "schema.toml", "--out", "new.json", "--seed", 3, stdin=stdin)
+    result = hedgerow("train", data, "--schema", "schema.toml", "--out", "new.json", "--noise-seed", 3, stdin=stdin)
     assert result.exit_code == 0, result.output
     table = patients(2_000)
-    model = PrivateTreeClassifier(schema=SCHEMA, random_state=3).fit(table[list(SCHEMA.names)], table["ill"])
+    model = PrivateTreeClassifier(schema=SCHEMA, noise_seed=3).fit(table[list(SCHEMA.names)], table["ill"])
     assert PrivateTreeClassifier.load("new.json").tree_ == model.tree_
 
 
 def test_several_tables_are_several_holders(study):
-    args = ("train", "rows.csv", "other.csv", "--schema", "schema.toml", "--out", "two.json", "--seed", 3)
+    args = ("train", "rows.csv", "other.csv", "--schema", "schema.toml", "--out", "two.json", "--noise-seed", 3)
     assert hedgerow(*args).exit_code == 0
     tables = [patients(2_000), patients(500, seed=1)]
-    model = PrivateTreeClassifier(schema=SCHEMA, random_state=3)
+    model = PrivateTreeClassifier(schema=SCHEMA, noise_seed=3)
     model.fit_holders([(table[list(SCHEMA.names)], table["ill"]) for table in tables])
     assert PrivateTreeClassifier.load("two.json").tree_ == model.tree_
     assert hedgerow("ledger", "two.json").output.count("granted epsilon 1, spent 0.9") == 2
@@ -62,11 +62,11 @@ def test_every_parameter_of_the_classifier_is_an_option(study):
     wanted = {
         "epsilon": 2.0, "method": "select", "selector": "exponential", "criterion": "entropy", "budget": "decay",
         "leaf_fraction": 0.3, "max_splits": 7, "max_depth": 3, "target_error": 0.2, "min_gain": 0.01,
-        "max_rows": 4000, "neighbours": "replace", "noise": "opendp", "random_state": 5,
+        "max_rows": 4000, "neighbours": "replace", "noise": "opendp", "noise_seed": 5,
     }  # fmt: skip
     assert wanted.keys() == PrivateTreeClassifier().get_params().keys() - {"schema"}
     options = [
-        f"--{'seed' if name == 'random_state' else name.replace('_', '-')}={value}"
+        f"--{name.replace('_', '-')}={value}"
         for name, value in wanted.items()
     ]
     result = hedgerow("train", "rows.csv", "--schema", "schema.toml", "--out", "new.json", *options)
@@ -83,7 +83,7 @@ def test_noise_is_cryptographic_unless_a_seed_is_given(study):
         assert json.loads(result.stdout)["private"] is True
         trees.append(PrivateTreeClassifier.load("tree.json").tree_)
     assert trees[0] != trees[1]  # equal by chance with probability far below 1e-6: every count would be
-    for option, leak in (("--seed=1", "seeded"), ("--epsilon=inf", "infinite")):
+    for option, leak in (("--noise-seed=1", "seeded"), ("--epsilon=inf", "infinite")):
         args = ("train", "rows.csv", "--schema", "schema.toml", option, "--force")
         assert "NOT PRIVATE" in hedgerow(*args).stdout
         told = json.loads(hedgerow(*args, "--json").stdout)

@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[tuple[object, ...], str]] = {
     "a share above 1": ((*TRAIN, "--leaf-fraction=2"), "leaf_fraction=2.0; it must be between 0 and 1"),
     "no splits": ((*TRAIN, "--max-splits=0"), "max_splits=0; it must be an integer of at least 1"),
     "half a split": ((*TRAIN, "--max-splits=1.5"), "Invalid value for '--max-splits'"),
-    "a negative seed": ((*TRAIN, "--seed=-1"), "random_state=-1; it must be"),
+    "a negative seed": ((*TRAIN, "--noise-seed=-1"), "noise_seed=-1; it must be"),
     "one holder's method for two": (
         ("train", "rows.csv", "other.csv", *TRAIN[2:], "--method=select"),
         "method='select' selects at one holder, but there are 2",

@@ -85,7 +85,7 @@ def test_a_tree_learned_from_repeated_rows_is_the_one_of_all_rows(table):
     halves = np.array_split(np.random.default_rng(3).permutation(N_ROWS), 2)
 
     def model():
-        return PrivateTreeClassifier(schema=schema, epsilon=4.0, random_state=0)
+        return PrivateTreeClassifier(schema=schema, epsilon=4.0, noise_seed=0)
 
     repeated = [RepeatedRows(distinct, distinct.times(rows), schema) for rows in halves]
     tree = model()._fit_grouped(repeated).tree_

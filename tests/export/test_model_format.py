@@ -44,7 +44,7 @@ def test_files_of_every_kind_of_schema_keep_to_the_form(kind, n_splits, tmp_path
         {"epsilon": 1.0},
         {"epsilon": 0.1, "neighbours": "replace"},
         {"epsilon": math.inf},
-        {"epsilon": 1.0, "random_state": 1},
+        {"epsilon": 1.0, "noise_seed": 1},
         {"epsilon": 1.0, "budget": "decay", "max_depth": 4},
         {"epsilon": 1.0, "method": "noisy_columns", "criterion": "error"},
     ],

@@ -512,7 +512,7 @@ def test_a_holder_that_was_interrupted_while_it_followed_answers_nothing_more(
 
 
 def test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=5.0, random_state=0).fit(*table(400))
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=5.0, noise_seed=0).fit(*table(400))
     drawn = 0
     real = SeededNoise.laplace
 
@@ -575,7 +575,7 @@ def test_a_fit_never_spends_more_than_epsilon(
     if parameters["budget"] == "auto" and parameters["method"] != "paper":
         parameters["leaf_fraction"] = None  # is for schedules
     model = PrivateTreeClassifier(
-        schema=SCHEMA, epsilon=epsilon, neighbours=neighbours, random_state=seed, max_rows=1000, **parameters
+        schema=SCHEMA, epsilon=epsilon, neighbours=neighbours, noise_seed=seed, max_rows=1000, **parameters
     )
     model.fit(*table(n_rows, seed))
     entries = model.ledger_.entries
@@ -593,7 +593,7 @@ def test_a_fit_never_spends_more_than_epsilon(
 
 def test_replacing_a_row_is_booked_twice() -> None:
     one, two = (
-        PrivateTreeClassifier(schema=SCHEMA, epsilon=e, neighbours=n, random_state=5).fit(*table(300))
+        PrivateTreeClassifier(schema=SCHEMA, epsilon=e, neighbours=n, noise_seed=5).fit(*table(300))
         for e, n in ((1.0, "add-remove"), (2.0, "replace"))
     )
     assert one.tree_ == two.tree_

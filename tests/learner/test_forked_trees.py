@@ -65,7 +65,7 @@ def network(rows: tuple[np.ndarray, np.ndarray], epsilon: Fraction, seed: int = 
 def test_a_fork_sees_splits_that_are_worth_something_only_together() -> None:
     train, test = table(4_000), table(2_000, seed=1)
     forks, singles = (
-        PrivateTreeClassifier(schema=SCHEMA, epsilon=1.0, selector=selector, random_state=3).fit(*train)
+        PrivateTreeClassifier(schema=SCHEMA, epsilon=1.0, selector=selector, noise_seed=3).fit(*train)
         for selector in ("auto", "permute_and_flip")
     )
     assert forks.score(*test) > 0.93
@@ -122,7 +122,7 @@ def test_a_child_that_nothing_can_divide_is_measured_by_its_parents_cells() -> N
     rows = np.empty((3_000, 2), dtype=object)
     rows[:, 0], rows[:, 1] = rng.choice(["a", "b"], 3_000), rng.choice(["a", "b"], 3_000)
     labels = np.where((rows[:, 0] == "a") != (rows[:, 1] == "a"), "yes", "no")
-    model = PrivateTreeClassifier(schema=schema, epsilon=4.0, random_state=0).fit(rows, labels)
+    model = PrivateTreeClassifier(schema=schema, epsilon=4.0, noise_seed=0).fit(rows, labels)
     assert model.score(rows, labels) > 0.95
 
 
@@ -130,7 +130,7 @@ def test_a_child_that_nothing_can_divide_is_measured_by_its_parents_cells() -> N
 @pytest.mark.parametrize("max_splits", [1, 2, 512])
 def test_forks_keep_to_the_limits_of_a_tree(max_depth: int, max_splits: int) -> None:
     model = PrivateTreeClassifier(
-        schema=SCHEMA, epsilon=2.0, max_depth=max_depth, max_splits=max_splits, random_state=0
+        schema=SCHEMA, epsilon=2.0, max_depth=max_depth, max_splits=max_splits, noise_seed=0
     ).fit(*table(4_000))
     assert model.tree_.depth <= max_depth
     assert model.tree_.n_splits <= max_splits
@@ -192,7 +192,7 @@ def test_more_forks_than_a_holder_chooses_at_a_time_are_asked_for_in_turn(
 
 
 def has_forks(**parameters: object) -> bool:
-    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=1.0, random_state=0).set_params(**parameters)
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=1.0, noise_seed=0).set_params(**parameters)
     what = {entry.what for entry in model.fit(*table(4_000)).ledger_.entries}
     told = "at once" in model.plan_.explain()
     assert told == ("choice of a fork" in what) == ("cells of a fork" in what)

@@ -273,7 +273,7 @@ def table(n_rows: int, seed: int = 0) -> tuple[NDArray[np.object_], NDArray[np.s
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 @pytest.mark.parametrize("sizes", [(0,), (0, 0, 0), (0, 500), (500, 0, 1), (1, 1, 1000)])
 def test_holders_may_have_few_rows_or_none(method, epsilon, sizes):
-    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=epsilon, method=method, random_state=1)
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=epsilon, method=method, noise_seed=1)
     model.fit_holders([table(size, seed) for seed, size in enumerate(sizes)])
     assert len(model.ledgers_) == model.traffic_.holders == len(sizes)
     spent = {ledger.spent for ledger in model.ledgers_}
@@ -287,7 +287,7 @@ def test_holders_may_have_few_rows_or_none(method, epsilon, sizes):
 def test_holders_with_one_class_each_learn_together():
     values, labels = table(4000)
     parts = [(values[labels == name], labels[labels == name]) for name in ("no", "yes")]
-    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=4.0, method="noisy_columns", random_state=0)
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=4.0, method="noisy_columns", noise_seed=0)
     # 0.9 of the labels follow from x; the noise of a thousand rows' counts is a few rows.
     assert model.fit_holders(parts).score(values, labels) > 0.85
 
@@ -313,7 +313,7 @@ def large() -> tuple[Schema, Any, Any, Dealt]:
 )
 def test_a_tree_of_512_splits_takes_few_rounds(large, method, most_rounds, parameters):
     schema, codes, labels, dealt = large
-    model = PrivateTreeClassifier(schema=schema, method=method, max_splits=512, random_state=0, **parameters)
+    model = PrivateTreeClassifier(schema=schema, method=method, max_splits=512, noise_seed=0, **parameters)
     model.fit_codes(codes, labels, dealt)
     assert model.tree_.n_splits == 512
     assert model.traffic_.rounds <= most_rounds
@@ -336,7 +336,7 @@ def test_nominees_that_agree_get_all_that_was_meant_for_counting():
     schema = Schema([Numeric("x", 0, 1, 3)], label="y", classes=[0, 1])
     x = np.linspace(0, 1, 3_000)[:, None]
     model = PrivateTreeClassifier(
-        schema=schema, epsilon=8.0, method="local", budget="uniform", max_depth=2, random_state=0
+        schema=schema, epsilon=8.0, method="local", budget="uniform", max_depth=2, noise_seed=0
     )
     model.fit_holders([(x, (x[:, 0] > 0.5).astype(int))] * 3)
     [choice, cells] = [

@@ -76,7 +76,7 @@ def test_infinite_epsilon_plans_nothing_and_asks_for_gains():
 def test_the_automatic_plan_adapts_and_explains_itself():
     rng = np.random.default_rng(0)
     table = rng.random((5_000, 4))
-    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, random_state=0)
+    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, noise_seed=0)
     model.fit(table, (table[:, 0] > 0.5).astype(int))
     assert isinstance(model.plan_.budget, Adaptive)
     text = model.plan_.explain()
@@ -90,7 +90,7 @@ def test_the_automatic_plan_adapts_and_explains_itself():
 def test_the_plan_says_what_is_paid_for(budget):
     table = np.random.default_rng(0).random((2_000, 4))
     texts = {
-        method: PrivateTreeClassifier(schema=schema(), method=method, budget=budget, random_state=0)
+        method: PrivateTreeClassifier(schema=schema(), method=method, budget=budget, noise_seed=0)
         .fit(table, (table[:, 0] > 0.5).astype(int))
         .plan_.explain()
         for method in ("select", "local", "noisy_columns", "noisy_counts")
@@ -116,7 +116,7 @@ def test_no_plan_spends_more_than_epsilon(method, budget, neighbours):
     rng = np.random.default_rng(1)
     table = rng.random((2_000, 4))
     model = PrivateTreeClassifier(
-        schema=schema(), epsilon=2.0, method=method, budget=budget, neighbours=neighbours, random_state=1
+        schema=schema(), epsilon=2.0, method=method, budget=budget, neighbours=neighbours, noise_seed=1
     )
     model.fit(table, (table[:, 0] + table[:, 1] > 1).astype(int))
     assert 0 < model.ledger_.spent <= 2
@@ -132,7 +132,7 @@ def test_any_leaf_fraction_leaves_something_for_the_rest(leaf_fraction, method):
         method=method,
         budget="uniform",
         leaf_fraction=leaf_fraction,
-        random_state=2,
+        noise_seed=2,
     )
     model.fit(table, (table[:, 0] > 0.5).astype(int))
     assert 0 < model.ledger_.spent <= 1
@@ -141,7 +141,7 @@ def test_any_leaf_fraction_leaves_something_for_the_rest(leaf_fraction, method):
 def test_holders_that_share_a_row_are_refused():
     table = np.random.default_rng(3).random((50, 4))
     codes, labels = encode(table, schema()), encode_labels(np.arange(50) % 2, schema())
-    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, random_state=0)
+    model = PrivateTreeClassifier(schema=schema(), epsilon=1.0, noise_seed=0)
     for dealt in ([[0, 1], [1, 2]], [[0, 0], [1]], [[0], [50]], [[-1], [0]]):
         with pytest.raises(InvalidTable, match="row number"):
             model.fit_codes(codes, labels, [np.array(rows) for rows in dealt])

@@ -142,7 +142,7 @@ class Federation:
             max_splits=study.max_splits,
             max_depth=study.max_depth,
             budget=study.budget,
-            random_state=SEED,
+            noise_seed=SEED,
         )
         holders = [self.hospitals.holders[HOLDERS.index(holder)] for holder in study.holders]
         plain: dict[str, Any] = json.loads(model.fit_holders(holders).to_json())
@@ -246,7 +246,7 @@ rounds: list[dict[str, Any]] = []
 
 
 def seed_of(holder: int) -> int:
-    """The seed that `PrivateTreeClassifier(random_state=SEED)` gives a holder."""
+    """The seed that `PrivateTreeClassifier(noise_seed=SEED)` gives a holder."""
     return int(np.random.SeedSequence([SEED, holder]).generate_state(1, np.uint64)[0])
 
 

@@ -78,7 +78,7 @@ def learn(network: FlareNetwork):
 
 
 def reference():
-    model = PrivateTreeClassifier(schema=HOSPITALS.schema, epsilon=3.0, max_splits=8, random_state=7)
+    model = PrivateTreeClassifier(schema=HOSPITALS.schema, epsilon=3.0, max_splits=8, noise_seed=7)
     return model.fit_holders(HOSPITALS.holders).tree_
 
 

@@ -248,7 +248,7 @@ def test_bounds_read_from_the_rows_are_found() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             model = PrivateTreeClassifier(
-                schema="from_data", epsilon=1.0, max_splits=1, random_state=seed
+                schema="from_data", epsilon=1.0, max_splits=1, noise_seed=seed
             ).fit(*rows)
         return (model.tree_.schema.columns[0].high,)
 

@@ -285,7 +285,7 @@ def luminance(rgb):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_system_and_can_be_switched_and_read(visit, scheme):
-    model = PrivateTreeClassifier(schema=HOSPITALS.schema, random_state=1).fit_holders(HOSPITALS.holders)
+    model = PrivateTreeClassifier(schema=HOSPITALS.schema, noise_seed=1).fit_holders(HOSPITALS.holders)
     page = visit(model, color_scheme=scheme)
 
     def paper():

@@ -59,7 +59,7 @@ def test_an_epsilon_of_any_size_has_words():
     ("parameters", "reason"),
     [
         ({"epsilon": math.inf, "max_splits": 4}, "epsilon is infinite"),
-        ({"random_state": 0}, "noise is seeded"),
+        ({"noise_seed": 0}, "noise is seeded"),
     ],
 )
 def test_a_tree_that_is_not_private_says_so_first(parameters, reason):
@@ -181,7 +181,7 @@ def test_the_bounds_hold_the_true_shares_as_often_as_they_say():
     held = []
     for method, epsilon in (("auto", 1.0), ("noisy_columns", 1.0), ("local", 0.3), ("noisy_counts", 2.0)):
         for seed in range(20):
-            tree = trained(method=method, epsilon=epsilon, random_state=seed).tree_
+            tree = trained(method=method, epsilon=epsilon, noise_seed=seed).tree_
             counts = exact_counts(tree, table, labels)
             rows = counts.sum(axis=1)
             share, (low, high) = counts[:, 0] / np.maximum(rows, 1), share_bounds(tree)

@@ -64,7 +64,7 @@ def train(
         str, typer.Option(help="Privacy hides that a row is there (add-remove) or what is in it (replace).")
     ] = "add-remove",
     noise: Annotated[str, typer.Option(help="exact (our own) or opendp (slower).")] = "exact",
-    seed: Annotated[
+    noise_seed: Annotated[
         int | None, typer.Option(help="Reproducible noise, which is NOT PRIVATE, for experiments.")
     ] = None,
     force: Force = False,
@@ -92,7 +92,7 @@ def train(
         max_rows=max_rows,
         neighbours=neighbours,
         noise=noise,
-        random_state=seed,
+        noise_seed=noise_seed,
     )
     model.plan(len(data))  # refuses now what would be refused when all rows are read
     files = [TableFile(path) for path in _all_different(data)]

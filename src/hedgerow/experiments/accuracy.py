@@ -94,7 +94,7 @@ def measure(name: str, data: Encoded, holders: int, epsilon: float, seeds: int, 
     """The defaults at one epsilon."""
 
     def run(seed: int) -> tuple[float, float, int]:
-        model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, random_state=seed)
+        model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, noise_seed=seed)
         order = np.random.default_rng(seed).permutation(data.train[0].n_rows)
         dealt = None if holders == 1 else np.array_split(order, holders)
         return score(model.fit_codes(*data.train, dealt), data.test)

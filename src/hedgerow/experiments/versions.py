@@ -164,7 +164,7 @@ def learn_hedgerow(cell: Cell, rows: Rows) -> Tree:
         schema=rows.schema,
         epsilon=cell.alpha,
         method=HEDGEROW[cell.algorithm],
-        random_state=cell.seed,
+        noise_seed=cell.seed,
         **fixed,  # type: ignore[arg-type]
     )
     return model._fit_grouped(rows.grouped()).tree_  # noqa: SLF001 - equal rows once, for simulations only

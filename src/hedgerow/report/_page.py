@@ -39,7 +39,7 @@ def report_html(model: PrivateTreeClassifier, evaluation: Mapping[str, Any] | No
     Examples:
         >>> from hedgerow.datasets import synthetic_hospitals
         >>> hospital = synthetic_hospitals(1, rows=1_000)
-        >>> model = PrivateTreeClassifier(schema=hospital.schema, random_state=0).fit(*hospital.holders[0])
+        >>> model = PrivateTreeClassifier(schema=hospital.schema, noise_seed=0).fit(*hospital.holders[0])
         >>> re.search("<title>(.*)</title>", report_html(model))[1]
         'NOT PRIVATE: Decision tree for malaria'
     """
