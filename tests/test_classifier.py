@@ -341,7 +341,7 @@ def tables():
     }
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::hedgerow.errors.OwnerWarning")
 @pytest.mark.parametrize("kind", tables())
 def test_every_library_gives_the_same_model_and_predictions(kind):
     table, labels = tables()[kind]
@@ -593,3 +593,25 @@ def test_a_damaged_file_is_refused(tmp_path):
     path.write_text(json.dumps(json.loads(text) | {"version": 99}))
     with pytest.raises(InvalidModel, match="version 99"):
         PrivateTreeClassifier.load(path)
+
+
+def test_what_a_model_from_a_file_does_not_have_is_said_in_a_sentence(tmp_path):
+    model = exact().fit(*patients())
+    model.save(tmp_path / "tree.json")
+    loaded = PrivateTreeClassifier.load(tmp_path / "tree.json")
+    for name in ("ledger_", "ledgers_", "plan_", "traffic_"):
+        assert getattr(model, name) is not None
+        with pytest.raises(AttributeError, match=r"loaded from a file.*record_"):
+            getattr(loaded, name)
+        with pytest.raises(NotFittedError, match="call fit first"):
+            getattr(exact(), name)
+    with pytest.raises(AttributeError, match="no attribute 'wrong_'"):
+        _ = model.wrong_
+
+
+def test_a_tree_that_is_given_a_table_says_what_to_give_it():
+    table, labels = patients()
+    model = exact().fit(table, labels)
+    with pytest.raises(InvalidType, match="encode"):
+        model.tree_.apply(table)
+    assert model.tree_.apply(encode(table, model.schema_)).tolist() == model.apply(table).tolist()

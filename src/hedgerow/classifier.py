@@ -18,8 +18,24 @@ from scipy.sparse import issparse
 
 from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
-from hedgerow.encoding import MAX_ROWS, Codes, as_matrix, encode, encode_labels, is_frame, schema_from_data
-from hedgerow.errors import InvalidModel, InvalidParameter, InvalidTable, SchemaMismatch
+from hedgerow.encoding import (
+    MAX_ROWS,
+    Codes,
+    as_matrix,
+    check_codes,
+    encode,
+    encode_labels,
+    is_frame,
+    schema_from_data,
+)
+from hedgerow.errors import (
+    InvalidModel,
+    InvalidParameter,
+    InvalidTable,
+    NotPrivateWarning,
+    OwnerWarning,
+    SchemaMismatch,
+)
 from hedgerow.files import write_text
 from hedgerow.holder.counts import GroupedRows, check_rows
 from hedgerow.holder.desk import QUERIES
@@ -28,6 +44,7 @@ from hedgerow.later import imported_later
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.network.local import LocalNetwork
+from hedgerow.owner import MUST_NOT_BE_PUBLISHED, SPENT_IN_PROCESS, RowReview, Sample
 from hedgerow.privacy.ledger import NEIGHBOURS, Ledger
 from hedgerow.privacy.noise import SECURE_NOISE, Noise, NoNoise, SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
@@ -39,9 +56,11 @@ from hedgerow.tree import Tree, parse_json
 # Three fifths of the time of importing it, for two functions that nothing here calls.
 with imported_later("scipy.stats", "pandas"):
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 FROM_DATA = "from_data"
+OF_A_FIT = frozenset({"ledger_", "ledgers_", "plan_", "traffic_"})  # and not of a model from a file
 FROM_ROWS = "the schema was read from the rows"
 METHODS = ("auto", *QUERIES)
 CRITERIA = ("auto", *(criterion.name for criterion in Criterion))
@@ -168,6 +187,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.noise = noise
         self.noise_seed = noise_seed
 
+    _tells_owner = True
+
     # ---- Learning ----
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -204,7 +225,10 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._forget_names()  # holders need not agree on an order of the columns
             self._settle_schema(None, None)
             plan = make_plan(self.schema_, self._wishes(len(tables)))
-            holders = self._holders([self._grouped(X, y) for X, y in tables])
+            names = [f"holder {i}: " for i in range(1, len(tables) + 1)]
+            holders = self._holders(
+                [self._grouped(X, y, name) for (X, y), name in zip(tables, names, strict=True)]
+            )
             return self._learn(holders, plan)
 
     def fit_codes(
@@ -218,6 +242,9 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_parameters()
         schema = self._need_schema()
         _check_lengths(codes, labels)
+        if self._tells_owner and math.isfinite(self.epsilon):
+            check_codes(codes, labels, schema)
+            self._tell_owner(SPENT_IN_PROCESS.add(Sample.of(codes, labels), codes.n_rows, self.epsilon))
         if holders is None:
             return self._fit_grouped([GroupedRows(codes, labels, schema)])
         # An empty list has no type of its own.
@@ -407,6 +434,17 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     # ---- How training is set up ----
 
+    def __getattr__(self, name: str) -> Any:
+        # Asked only for what is not there.
+        if name in OF_A_FIT and "tree_" in self.__dict__:
+            raise AttributeError(
+                f"this model was not trained here but loaded from a file, so there is no {name}: what the file says "
+                "about how it was trained is in `record_`."
+            )
+        if name in OF_A_FIT:
+            raise NotFittedError(f"there is no {name} before the model is trained: call fit first.")
+        return super().__getattribute__(name)  # with its own error
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "tree_")
 
@@ -417,10 +455,22 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.input_tags.categorical = True
         return tags
 
-    def _grouped(self, table: Any, labels: Any) -> GroupedRows:
+    def _grouped(self, table: Any, labels: Any, holder: str = "") -> GroupedRows:
         codes, numbers = encode(table, self.schema_), encode_labels(labels, self.schema_)
         _check_lengths(codes, numbers)
+        if self._tells_owner:
+            pays = math.isfinite(self.epsilon)
+            review = RowReview(self.schema_, copies=pays)
+            sample = review.see(table, codes, numbers)
+            self._tell_owner(review.sentences(), holder)
+            if pays:
+                self._tell_owner(SPENT_IN_PROCESS.add(sample, codes.n_rows, self.epsilon), holder)
         return GroupedRows(codes, numbers, self.schema_)
+
+    def _tell_owner(self, sentences: Sequence[str], holder: str = "") -> None:
+        """Warn of what the rows say; nothing has been spent yet, so nothing is lost where warnings are errors."""
+        for sentence in sentences:
+            warnings.warn(f"{holder}{sentence} {MUST_NOT_BE_PUBLISHED}", OwnerWarning, stacklevel=4)
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:
@@ -526,6 +576,14 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self.schema
 
     def _settle_schema(self, X: Any, y: Any) -> None:
+        if self._tells_owner and self.noise_seed is not None and math.isfinite(self.epsilon):
+            warnings.warn(
+                f"noise_seed={self.noise_seed!r}: whoever knows or guesses the seed can compute the noise and take it "
+                "off, so what this model shows of the rows is NOT private. Leave noise_seed out for data that are not "
+                "public already.",
+                NotPrivateWarning,
+                stacklevel=3,
+            )
         if self.schema != FROM_DATA:
             self.schema_ = self._need_schema()
         else:
@@ -568,6 +626,12 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
                 check_number(name, value, lambda v: 0 <= v <= 1, "between 0 and 1, or left out")
+
+
+class SimulatedTree(PrivateTreeClassifier):
+    """The same estimator for experiments on public or made-up rows: it warns of nothing."""
+
+    _tells_owner = False
 
 
 def check_number(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,6 +94,14 @@ def encode(table: Any, schema: Schema) -> Codes:
 
     run_all(encode_rows, even_parts(source.n_rows, at_least=1_024))
     return codes
+
+
+def values_at(
+    table: Any, schema: Schema, rows: NDArray[Any], columns: Sequence[int]
+) -> dict[int, NDArray[Any]]:
+    """The values of some columns in some rows: floats of numeric ones, objects of categorical ones."""
+    source = _Table(table, schema)
+    return {i: source.values_at(i, rows) for i in columns}
 
 
 def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
@@ -325,6 +333,17 @@ class _Table:
         if self._array is not None:
             return self._array[start:stop, i]
         return self._series[i][start:stop]
+
+    def values_at(self, i: int, rows: NDArray[Any]) -> NDArray[Any]:
+        """The values of a column in some rows: floats of a numeric one, objects of a categorical one."""
+        column = self.schema.columns[i]
+        with _no_value_quoted(f"column {column.name!r}"):
+            values = self._array[rows, i] if self._array is not None else self._series[i][rows.tolist()]
+            if isinstance(column, Numeric):
+                return _numbers(values, column.name)
+            objects = np.empty(len(rows), dtype=object)
+            objects[:] = values.to_list() if isinstance(values, nw.Series) else values.tolist()
+            return objects
 
 
 def _two_dimensions(table: Any, schema: Schema) -> NDArray[Any]:

@@ -54,3 +54,10 @@ class MissingPackage(HedgerowError, ImportError):
 
 class NotPrivateWarning(UserWarning):
     """What a fit with a finite epsilon learns is not private all the same: seeded noise, or a schema from the rows."""
+
+
+class OwnerWarning(UserWarning):
+    """A fact about the rows that their owner should know. Not private: it must not be published.
+
+    `warnings.simplefilter("ignore", OwnerWarning)` switches all of them off.
+    """

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.classifier import METHODS, PrivateTreeClassifier, check_number
+from hedgerow.classifier import METHODS, SimulatedTree, check_number
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS, Codes, column_places
 from hedgerow.errors import InvalidParameter
@@ -318,7 +318,7 @@ def plan(
     sizes = sorted({max(1, round(rows * factor)) for factor in FACTORS if rows * factor <= max(usual, rows)})
     settings = [(epsilon * factor, rows) for factor in FACTORS]
     settings += [(epsilon, size) for size in sizes if size != rows]
-    model = PrivateTreeClassifier(schema=schema, method=method)
+    model = SimulatedTree(schema=schema, method=method)
     model.plan(holders)  # refuses a method that does not fit so many holders
     trees = settings + [(math.inf, size) for size in sizes for _ in EXACT_SIZES]
     done, right, guesses = 0, np.empty((runs, len(trees))), np.empty(runs)

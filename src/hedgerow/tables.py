@@ -1,6 +1,6 @@
 """Tables in files, read and written block by block: a table is never in memory as a whole.
 
-Parquet, CSV, and CSV on standard input. No error quotes a value. Imports `encoding` and `schema`.
+Parquet, CSV, and CSV on standard input. No error quotes a value. Imports `encoding`, `owner` and `schema`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyarrow import parquet
 from hedgerow.encoding import MAX_ROWS, Codes, column_places, encode, encode_labels
 from hedgerow.errors import InvalidTable
 from hedgerow.files import STANDARD, replacing
+from hedgerow.owner import RowReview
 from hedgerow.schema import Categorical, Numeric, Schema, Value
 
 KINDS = (".csv", ".parquet")
@@ -83,7 +84,18 @@ class TableFile:
         with self._sentences():
             return self._source.types()
 
-    def blocks(self, schema: Schema, *, labels: bool = False, keep: Sequence[str] = ()) -> Iterator[Block]:
+    def review(self, schema: Schema) -> RowReview:
+        """What `blocks` can show the rows to, for their owner: how they fit the schema."""
+        return RowReview(self._source.as_stored(schema))
+
+    def blocks(
+        self,
+        schema: Schema,
+        *,
+        labels: bool = False,
+        keep: Sequence[str] = (),
+        review: RowReview | None = None,
+    ) -> Iterator[Block]:
         """All rows, encoded by the schema; columns that it does not name are left aside."""
         wanted = [*schema.names, *([schema.label] if labels else []), *keep]
         if missing := [name for name in wanted if name not in self.names]:
@@ -94,7 +106,11 @@ class TableFile:
             for table, done in self._source.read(list(dict.fromkeys(wanted))):
                 parsed = self._source.parse(table, schema)
                 classes = encode_labels(parsed[schema.label] if labels else [], known)
-                yield Block(encode(parsed.select(schema.names), known), classes, table.select(keep), done)
+                rows = parsed.select(schema.names)
+                codes = encode(rows, known)
+                if review is not None:
+                    review.see(rows, codes, classes)
+                yield Block(codes, classes, table.select(keep), done)
         pa.default_memory_pool().release_unused()  # Arrow would keep it, and what follows needs it
 
     @contextmanager
@@ -125,12 +141,20 @@ class TableFile:
             raise InvalidTable(f"{self.name} {reason}.") from None
 
 
-def read_codes(path: str | Path, schema: Schema) -> tuple[Codes, NDArray[Any]]:
-    """The rows and labels of a file, encoded by the schema. No rows are rows too: nobody must see the difference."""
+def read_codes(
+    path: str | Path, schema: Schema, tell_owner: Callable[[str], None] | None = None
+) -> tuple[Codes, NDArray[Any]]:
+    """The rows and labels of a file, encoded by the schema. No rows are rows too: nobody must see the difference.
+
+    `tell_owner` is called with each sentence about how the rows fit the schema; nobody else may hear it.
+    """
     file = TableFile(path)
-    rows = EncodedRows(schema, file.n_rows)
-    for block in file.blocks(schema, labels=True):
+    rows, review = EncodedRows(schema, file.n_rows), None if tell_owner is None else file.review(schema)
+    for block in file.blocks(schema, labels=True, review=review):
         rows.append(block)
+    if tell_owner is not None and review is not None:
+        for sentence in review.sentences():
+            tell_owner(sentence)
     return rows.codes, rows.labels
 
 

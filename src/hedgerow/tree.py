@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
 from hedgerow.encoding import Codes, column_places
-from hedgerow.errors import InvalidModel, InvalidSchema
+from hedgerow.errors import InvalidModel, InvalidSchema, InvalidType
 from hedgerow.schema import Schema
 from hedgerow.threads import even_parts, run_all
 
@@ -91,6 +91,11 @@ class Tree:
 
     def apply(self, codes: Codes) -> NDArray[np.int32]:
         """The leaf that each row reaches."""
+        if not isinstance(codes, Codes):
+            raise InvalidType(
+                "a tree reads rows that are encoded: give encode(table, tree.schema), or the table to the model's own "
+                "apply, predict or predict_proba."
+            )
         out = np.empty(codes.n_rows, dtype=np.int32)
         rules, depth = self._rules, self.depth
         run_all(

@@ -247,9 +247,9 @@ def test_bounds_read_from_the_rows_are_found() -> None:
             rows = np.vstack([rows[0], neighbours.row]), np.append(rows[1], neighbours.label)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            model = PrivateTreeClassifier(
-                schema="from_data", epsilon=1.0, max_splits=1, noise_seed=seed
-            ).fit(*rows)
+            model = PrivateTreeClassifier(schema="from_data", epsilon=1.0, max_splits=1, noise_seed=seed).fit(
+                *rows
+            )
         return (model.tree_.schema.columns[0].high,)
 
     outcomes = [[fit(outlier, side, seed) for seed in range(400)] for side in (0, 1)]

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table as RichTable
 from typer.core import TyperGroup
 
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, NotPrivateWarning, OwnerWarning
 from hedgerow.files import STANDARD
 
 console = Console()
@@ -55,7 +56,8 @@ class OneSentence(TyperGroup):
         """Run the command."""
         as_json = "--json" in ctx.args
         try:
-            return super().invoke(ctx)
+            with _warnings_as_hints():
+                return super().invoke(ctx)
         except (HedgerowError, OSError, MemoryError, ModuleNotFoundError, UsageError) as error:
             is_ours = isinstance(error, ModuleNotFoundError) and str(error.name).startswith("hedgerow")
             if is_ours or isinstance(error, BrokenPipeError):  # a bug; a reader that has seen enough
@@ -64,6 +66,22 @@ class OneSentence(TyperGroup):
             # For the owner of the rows: what is wrong with a table is a fact about it.
             hint(json.dumps({"error": reason}) if as_json else reason)
             raise typer.Exit(USAGE if isinstance(error, UsageError) else 1) from None
+
+
+@contextmanager
+def _warnings_as_hints() -> Iterator[None]:
+    """Warnings of ours are sentences for the owner of the rows; where in the code they arose is nothing to them."""
+    show = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, (NotPrivateWarning, OwnerWarning)):
+            hint(str(message))
+        else:
+            show(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 def _sentence(error: BaseException) -> str:

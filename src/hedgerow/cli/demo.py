@@ -21,7 +21,7 @@ def demo(
     ),
 ) -> None:
     """Four hospitals learn to recognise early malaria, and show each other no patient."""
-    from hedgerow import PrivateTreeClassifier
+    from hedgerow.classifier import SimulatedTree
     from hedgerow.datasets import synthetic_hospitals
     from hedgerow.datasets._hospitals import MISLABELLED
     from hedgerow.report import write_report
@@ -36,19 +36,19 @@ def demo(
     test = hospitals.test_table, hospitals.test_labels
     compared: list[dict[str, Any]] = []
 
-    def compare(tree: PrivateTreeClassifier, name: str, patients: int) -> None:
+    def compare(tree: SimulatedTree, name: str, patients: int) -> None:
         compared.append(
             {"tree": name, "patients": patients, "splits": tree.tree_.n_splits, "accuracy": tree.score(*test)}
         )
         done(len(compared) / (len(holders) + 2))
 
     with progress("learning six trees") as done:
-        model = PrivateTreeClassifier(schema=schema, epsilon=epsilon).fit_holders(holders)
+        model = SimulatedTree(schema=schema, epsilon=epsilon).fit_holders(holders)
         compare(model, "all hospitals, private", sum(sizes))
-        exact = PrivateTreeClassifier(schema=schema, epsilon=math.inf, max_splits=64).fit_holders(holders)
+        exact = SimulatedTree(schema=schema, epsilon=math.inf, max_splits=64).fit_holders(holders)
         compare(exact, "all hospitals, NOT private", sum(sizes))
         for number, holder in enumerate(holders, start=1):
-            alone = PrivateTreeClassifier(schema=schema, epsilon=epsilon).fit(*holder)
+            alone = SimulatedTree(schema=schema, epsilon=epsilon).fit(*holder)
             compare(alone, f"hospital {number} alone, private", sizes[number - 1])
 
     say(model.tree_.export_text())

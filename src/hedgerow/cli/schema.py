@@ -7,19 +7,17 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
 from hedgerow.errors import InvalidSchema, InvalidTable
 from hedgerow.files import write_text
-from hedgerow.schema import Categorical, Column, Numeric, Schema, toml_value
+from hedgerow.schema import Numeric, Schema, toml_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
-    from hedgerow.encoding import Codes
+    from hedgerow.owner import RowReview
 
 schema_app = typer.Typer(help="What is public about a table.", no_args_is_help=True)
 
@@ -125,53 +123,24 @@ def _gaps(path: Path) -> list[str]:
 
 
 def _try_to_read(path: str, schema: Schema) -> None:
-    """Read a table; tell the owner of columns that cannot be meant so. A mere hint, for it is about the rows."""
+    """Read a table, and tell its owner how it fits the schema."""
     from hedgerow.tables import TableFile
 
-    file, strange, n_rows = TableFile(path), StrangeColumns(schema), 0
+    file = TableFile(path)
+    review = file.review(schema)
     with progress(f"reading {file.name}") as done:
-        for block in file.blocks(schema, labels=True):
-            strange.see(block.codes)
-            n_rows += block.codes.n_rows
+        for block in file.blocks(schema, labels=True, review=review):
             done(block.done)
-    if not n_rows:
-        hint(f"{file.name} has no rows.")
-        return
-    strange.tell(file.name)
+    tell_owner(file.name, review)
 
 
-class StrangeColumns:
-    """The columns of a table whose values are hardly what the schema expects. For the owner of the rows alone."""
+def tell_owner(file: str, review: RowReview) -> None:
+    """Hint at what the owner of the rows should know of them."""
+    from hedgerow.owner import MUST_NOT_BE_PUBLISHED
 
-    def __init__(self, schema: Schema) -> None:
-        self._columns = schema.columns
-        self._seen = [np.zeros(column.n_bins, dtype=bool) for column in schema.columns]
-
-    def see(self, codes: Codes) -> None:
-        """Some more rows."""
-        for i, seen in enumerate(self._seen):
-            seen[np.bincount(codes.column(i), minlength=len(seen)) > 0] = True
-
-    def tell(self, file: str) -> None:
-        """Hint at them."""
-        for column, seen in zip(self._columns, self._seen, strict=True):
-            if what := _strange(column, seen):
-                hint(f"{file}: {what}")
-
-
-def _strange(column: Column, seen: NDArray[np.bool_]) -> str:
-    """What is odd about the bins that occur; nothing, as a rule."""
-    name = repr(column.name)
-    if not isinstance(column, Categorical):
-        between = len(column.cuts) < 2 or seen[1 : len(column.cuts)].any()
-        return "" if between else f"no {name} lies between the first and last threshold; is the unit another?"
-    named = seen[: column.other_bin]
-    if not named.any():
-        return f"no row has one of the categories of {name}; are they written differently?"
-    if seen[column.other_bin] and not named.all():
-        absent = column.categories[int(named.argmin())]
-        return f"some values of {name} are none of its categories, and no row has {absent!r}; is it written differently?"
-    return ""
+    if sentences := review.sentences():
+        hint("\n".join(f"{file}: {sentence}" for sentence in sentences))
+        hint(MUST_NOT_BE_PUBLISHED)
 
 
 def _is_number(name: str) -> bool:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, Force, check_out, file_status, hint, print_json, progress, say
+from hedgerow.cli.console import AsJson, Force, check_out, file_status, print_json, progress, say
 from hedgerow.cli.model import account_sentence, warn_if_not_private
-from hedgerow.cli.schema import StrangeColumns
+from hedgerow.cli.schema import tell_owner
 from hedgerow.errors import InvalidTable
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def train(
     noise_seed: Annotated[
         int | None, typer.Option(help="Reproducible noise, which is NOT PRIVATE, for experiments.")
     ] = None,
+    owner_warnings: Annotated[
+        bool, typer.Option(help="Tell the owner, on standard error, how the rows fit the schema.")
+    ] = True,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +101,7 @@ def train(
     files = [TableFile(path) for path in _all_different(data)]
     check_out(out, [*data, schema], force=force)
     with replacing(out) as file:
-        rows, holders = _read(files, agreed)
+        rows, holders = _read(files, agreed, owner_warnings=owner_warnings)
         with progress("learning"):
             model.fit_codes(rows.codes, rows.labels, holders)
         file.write(model.to_json().encode())
@@ -116,7 +119,9 @@ def _all_different(paths: Sequence[str]) -> Sequence[str]:
     return paths
 
 
-def _read(files: Sequence[TableFile], schema: Schema) -> tuple[EncodedRows, list[NDArray[np.int32]] | None]:
+def _read(
+    files: Sequence[TableFile], schema: Schema, *, owner_warnings: bool
+) -> tuple[EncodedRows, list[NDArray[np.int32]] | None]:
     """The rows of all files, and which rows are whose if there are several."""
     import numpy as np
 
@@ -126,16 +131,13 @@ def _read(files: Sequence[TableFile], schema: Schema) -> tuple[EncodedRows, list
     rows = EncodedRows(schema, None if None in sizes else sum(size or 0 for size in sizes))
     holders = []
     for file in files:
-        start, strange = len(rows), StrangeColumns(schema)
+        start, review = len(rows), file.review(schema) if owner_warnings else None
         with progress(f"reading {file.name}") as done:
-            for block in file.blocks(schema, labels=True):
+            for block in file.blocks(schema, labels=True, review=review):
                 rows.append(block)
-                strange.see(block.codes)
                 done(block.done)
-        if len(rows) == start:  # an error would tell whoever waits for the model
-            hint(f"{file.name} has no rows; the tree is trained as if it had some.")
-        else:
-            strange.tell(file.name)
+        if review is not None:  # an error would tell whoever waits for the model
+            tell_owner(file.name, review)
         holders.append(np.arange(start, len(rows), dtype=np.int32))
     return rows, holders if len(files) > 1 else None
 

@@ -23,7 +23,7 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from hedgerow.classifier import PrivateTreeClassifier
+from hedgerow.classifier import PrivateTreeClassifier, SimulatedTree
 from hedgerow.datasets import Dataset, check_files, load
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.experiments.distinct import Distinct, Histograms
@@ -94,7 +94,7 @@ def measure(name: str, data: Encoded, holders: int, epsilon: float, seeds: int, 
     """The defaults at one epsilon."""
 
     def run(seed: int) -> tuple[float, float, int]:
-        model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, noise_seed=seed)
+        model = SimulatedTree(schema=data.schema, epsilon=epsilon, noise_seed=seed)
         order = np.random.default_rng(seed).permutation(data.train[0].n_rows)
         dealt = None if holders == 1 else np.array_split(order, holders)
         return score(model.fit_codes(*data.train, dealt), data.test)
@@ -108,7 +108,7 @@ def measure_without_privacy(name: str, data: Encoded) -> Result:
     """The best of a few sizes, chosen on the test rows: a generous reference."""
     best = Result(name, 1, math.inf, 0.0, 0.0, 0.0, 0.0)
     for max_splits in (8, 16, 32, 64, 128, 256, 512):
-        model = PrivateTreeClassifier(schema=data.schema, epsilon=math.inf, max_splits=max_splits)
+        model = SimulatedTree(schema=data.schema, epsilon=math.inf, max_splits=max_splits)
         accuracy, auc, splits = score(model.fit_codes(*data.train), data.test)
         if accuracy > best.accuracy:
             best = Result(name, 1, math.inf, accuracy, 0.0, auc, splits)

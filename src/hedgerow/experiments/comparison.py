@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.console import Console
 
-from hedgerow.classifier import PrivateTreeClassifier
+from hedgerow.classifier import SimulatedTree
 from hedgerow.datasets import Dataset, load
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.experiments import _other_libraries
@@ -151,12 +151,12 @@ def append(path: Path, outcome: Outcome) -> None:
 
 def hedgerow(name: str, data: Encoded, runs: int, done: Collection[Key] = ()) -> Iterator[Outcome]:
     """One holder, the defaults. The first fit loads compiled code and is not timed."""
-    PrivateTreeClassifier(schema=data.schema, noise_seed=0).fit_codes(*data.train)
+    SimulatedTree(schema=data.schema, noise_seed=0).fit_codes(*data.train)
     for epsilon, run in product(EPSILONS, range(runs)):
         key: Key = (name, "Hedgerow", "defaults", epsilon, run)
         if key in done:
             continue
-        model = PrivateTreeClassifier(schema=data.schema, epsilon=epsilon, noise_seed=run)
+        model = SimulatedTree(schema=data.schema, epsilon=epsilon, noise_seed=run)
         started = time.perf_counter()
         model.fit_codes(*data.train)
         seconds = time.perf_counter() - started

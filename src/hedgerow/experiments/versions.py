@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.classifier import PrivateTreeClassifier
+from hedgerow.classifier import SimulatedTree
 from hedgerow.experiments import as_printed
 from hedgerow.experiments.accuracy import Encoded
 from hedgerow.experiments.cells import AUTO, NO_NOISE, Cell
@@ -160,7 +160,7 @@ HEDGEROW = {"SingleMachine": "auto", "NoisyCounts": "noisy_columns", "LocalRNM":
 def learn_hedgerow(cell: Cell, rows: Rows) -> Tree:
     """The defaults; figure 1 sets the budget's schedule and the leaves' share."""
     fixed = {} if cell.budget == AUTO else {"budget": cell.budget, "leaf_fraction": cell.leaf_fraction}
-    model = PrivateTreeClassifier(
+    model = SimulatedTree(
         schema=rows.schema,
         epsilon=cell.alpha,
         method=HEDGEROW[cell.algorithm],

@@ -27,6 +27,7 @@ from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_by
 from hedgerow.network.flare import NAME
 from hedgerow.network.flare.say import say
 from hedgerow.network.flare.study import InvalidStudy, read_toml
+from hedgerow.owner import MUST_NOT_BE_PUBLISHED
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
 from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
@@ -103,6 +104,7 @@ class Policy:
     lifetime: Epsilon
     grants: Mapping[str, Grant]
     max_rows: int = MAX_ROWS
+    owner_warnings: bool = True  # on this site's own console
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -115,7 +117,7 @@ class Policy:
 
     @classmethod
     def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
-        entries = {*PLACES, "lifetime_epsilon", "max_rows", "grants"}
+        entries = {*PLACES, "lifetime_epsilon", "max_rows", "owner_warnings", "grants"}
         if unknown := sorted(plain.keys() - entries):
             raise InvalidPolicy(_unknown(unknown, entries))
         places = {name: _place(plain, name, folder) for name in PLACES}
@@ -124,6 +126,11 @@ class Policy:
         max_rows = plain.get("max_rows", MAX_ROWS)
         if type(max_rows) is not int or not 0 < max_rows <= MAX_ROWS:
             raise InvalidPolicy(f"max_rows is a whole number of at most {MAX_ROWS}.")
+        owner_warnings = plain.get("owner_warnings", True)
+        if type(owner_warnings) is not bool:
+            raise InvalidPolicy(
+                "owner_warnings is true or false: whether this console says how the rows fit the schema."
+            )
         if not places["schema"].is_file():
             raise InvalidPolicy(f"there is no schema file {places['schema']}.")
         grants = plain.get("grants", [])
@@ -141,6 +148,7 @@ class Policy:
             lifetime=_epsilon("lifetime_epsilon", plain["lifetime_epsilon"]),
             grants=by_study,
             max_rows=max_rows,
+            owner_warnings=owner_warnings,
         )
 
     def explain(self) -> str:
@@ -359,9 +367,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def load_table(policy: Policy) -> tuple[Codes, Any]:
-    """The holder's rows, encoded."""
+    """The holder's rows, encoded; how they fit the schema is said on this console only."""
     try:
-        codes, labels = read_codes(policy.data, policy.schema)
+        tell = _tell_owner if policy.owner_warnings else None
+        codes, labels = read_codes(policy.data, policy.schema, tell)
     except OSError as error:
         raise InvalidTable(f"{policy.data} cannot be read: {error.strerror}.") from error
     if codes.n_rows > policy.max_rows:
@@ -370,6 +379,10 @@ def load_table(policy: Policy) -> tuple[Codes, Any]:
             "for; raise it, or give fewer rows."
         )
     return codes, labels
+
+
+def _tell_owner(sentence: str) -> None:
+    say(f"about the rows here: {sentence} {MUST_NOT_BE_PUBLISHED}")
 
 
 def refusal(study: str, identifier: str, reason: str) -> bytes:
