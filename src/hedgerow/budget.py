@@ -228,15 +228,17 @@ class Scheduled:
             return 0, 0, 0
         inner = 1 - self.leaf_fraction - self.root_fraction
         share = math.floor(GRAINS * inner * SCHEDULES[self.schedule](depth, self.depths))
-        if share < LEAST:
-            return 0, 0, 0
         weigh = math.floor(share * self.weigh)
         select = math.floor((share - weigh) * self.select)
-        return select, share - weigh - select, weigh
+        count = share - weigh - select
+        least = self.planner.least_price
+        is_too_little = count < least * self.planner.most_nominees or select < least or 0 < weigh < least
+        return (0, 0, 0) if share < LEAST or is_too_little else (select, count, weigh)
 
     def leaves(self, left: IntArray) -> IntArray:
         """See `BudgetRule.leaves`: the fixed share; what a short path has left over stays unspent."""
-        return np.minimum(math.floor(GRAINS * self.leaf_fraction), left)
+        grains = np.minimum(math.floor(GRAINS * self.leaf_fraction), left)
+        return np.where(grains >= self.planner.least_price, grains, 0)
 
 
 def round_down(grains: IntArray) -> IntArray:
@@ -283,6 +285,8 @@ class Adaptive:
     criterion: Criterion | None = None
     max_depth: int | None = None
     n_pairs: int | None = None  # of columns, each with itself too; None: no forks
+    least_price: int = 0  # grains of a release, below which no holder makes one
+    most_nominees: int = 1  # among which a budget for counting is divided
     root_fraction: Fraction = Fraction(3, 100)
     select: float = 0.85
     reach: float = 0.2
@@ -350,7 +354,8 @@ class Adaptive:
         fork &= share * (1 + self.rise) * self.select * float(self.epsilon) <= self.fork_epsilon * GRAINS
         share *= np.where(fork, 1 + self.rise, 1)
         select, count = _nearest(share * self.select), _nearest(share * (1 - self.select))
-        is_leaf = (levels < self.least_levels) | (count < LEAST)
+        least = max(LEAST, self.least_price * self.most_nominees)
+        is_leaf = (levels < self.least_levels) | (np.minimum(select, count) < least)
         select[is_leaf] = count[is_leaf] = 0
         criterion = np.full(len(levels), self.criterion)
         if self.criterion is None:
@@ -373,7 +378,8 @@ class Adaptive:
 
     def leaves(self, left: IntArray) -> IntArray:
         """See `BudgetRule.leaves`: all that is left, but for what rounding down costs."""
-        return np.minimum(np.where(left > 0, round_down(np.maximum(left, 1)), 0), left)
+        grains = np.minimum(np.where(left > 0, round_down(np.maximum(left, 1)), 0), left)
+        return np.where(grains >= self.least_price, grains, 0)
 
 
 USUAL_GAIN = 0.07  # of a node's impurity that a split takes off

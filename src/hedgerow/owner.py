@@ -78,7 +78,7 @@ class Sample:
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    mixed = words * _MULTIPLIERS[-2]
+    mixed: NDArray[np.uint64] = words * _MULTIPLIERS[-2]
     return mixed ^ (mixed >> np.uint64(29))
 
 

@@ -129,7 +129,7 @@ def test_the_ledger_of_a_store_says_what_each_study_has_left(study):
     rows = encode(table[list(SCHEMA.names)], SCHEMA), encode_labels(table["ill"], SCHEMA)
     store = Store("holder.db", lifetime_epsilon=Fraction(3))
     for name, spent in (("malaria", Fraction(1, 4)), ("dengue", Fraction(1, 2))):
-        grant = StudyGrant(name, SCHEMA.hash, Fraction(1), max_rows=1000)
+        grant = StudyGrant(name, SCHEMA.hash, Fraction(1), max_rows=1000, quantum=0)
         with store.open_study(grant) as open_study:
             desk = open_study.desk(GroupedRows(*rows, SCHEMA), SecureNoise())
             desk.handle(to_bytes(Request(name, "first", None, CountLabels(np.array([0]), [spent]))))

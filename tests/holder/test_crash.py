@@ -36,7 +36,7 @@ from hedgerow.privacy.noise import SeededNoise
 
 SCHEMA = Schema([Numeric("x", 0, 1, 6), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
 EPSILON = Fraction(8)
-GRANT = StudyGrant("crash", SCHEMA.hash, EPSILON, max_rows=10_000)
+GRANT = StudyGrant("crash", SCHEMA.hash, EPSILON, max_rows=10_000, quantum=0)
 KILLS_A_METHOD = 75
 METHODS = ("select", "local", "noisy_columns")
 

@@ -335,7 +335,7 @@ def test_a_journal_that_cannot_be_followed_is_an_error() -> None:
 
 # ---- Grants ---------------------------------------------------------------------------------------------------------
 
-GRANT = StudyGrant("study", SCHEMA.hash, Fraction(2), max_rows=1000)
+GRANT = StudyGrant("study", SCHEMA.hash, Fraction(2), max_rows=1000, quantum=0)
 ONE_OF_EACH: dict[type[Query], Query] = {
     CountRows: rows_at(0),
     CountLabels: CountLabels(NODE, [THIRD]),

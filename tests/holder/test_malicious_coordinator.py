@@ -47,7 +47,7 @@ SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y"
 N_SPLITS = len(SCHEMA.splits)
 METHODS = {"alpha": ("select", "local", "noisy_columns", "noisy_counts"), "beta": ("local",)}
 GRANTS = {
-    name: StudyGrant(name, SCHEMA.hash, epsilon, max_rows=1000, methods=METHODS[name])
+    name: StudyGrant(name, SCHEMA.hash, epsilon, max_rows=1000, methods=METHODS[name], quantum=0)
     for name, epsilon in (("alpha", Fraction(1)), ("beta", Fraction(3, 4)))
 }
 GRANTED = {

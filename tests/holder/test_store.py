@@ -40,7 +40,7 @@ from hedgerow.privacy.ledger import Epsilon
 from hedgerow.privacy.noise import SecureNoise, SeededNoise
 
 SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
-GRANT = StudyGrant("first", SCHEMA.hash, Fraction(1), max_rows=1000)
+GRANT = StudyGrant("first", SCHEMA.hash, Fraction(1), max_rows=1000, quantum=0)
 SECOND = replace(GRANT, study="second")
 EIGHTH = Fraction(1, 8)
 
@@ -304,7 +304,7 @@ import sys
 from hedgerow.holder.desk import StudyGrant
 from hedgerow.holder.store import Store
 from fractions import Fraction
-study = Store(sys.argv[1]).open_study(StudyGrant("first", sys.argv[2], Fraction(1), max_rows=1000))
+study = Store(sys.argv[1]).open_study(StudyGrant("first", sys.argv[2], Fraction(1), max_rows=1000, quantum=0))
 print("open", flush=True)
 sys.stdin.read()
 """

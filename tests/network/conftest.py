@@ -72,7 +72,7 @@ class Federation:
         grants = lines.pop("grants", self.grants)
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
         for study, grant in grants.items():
-            text += f'[[grants]]\nstudy = "{study}"\nnoise_seed = {seed_of(index)}\n'
+            text += f'[[grants]]\nstudy = "{study}"\nquantum = 0.01\nnoise_seed = {seed_of(index)}\n'
             text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in grant.items())
         (self.kits / holder / "local" / "hedgerow.toml").write_text(text, encoding="utf-8")
 

@@ -45,7 +45,7 @@ class MaliciousController(Controller):
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         self.fl_ctx = fl_ctx
-        fine = {"epsilon": "1/100", "neighbours": "add-remove", "method": "local"}
+        fine = {"epsilon": "1/100", "neighbours": "add-remove", "method": "local", "least_price": "1/10"}
         greeting = {"study": self.study, "schema": self.schema} | fine
         while self.exchange(HELLO, greeting).get("ready") is None:
             abort_signal.triggered or threading.Event().wait(0.3)

@@ -42,6 +42,7 @@ def write_policy(path: Path, grants: dict[str, float], lifetime: float = 2.0) ->
 
 def greeting(**others: object) -> dict[str, object]:
     terms = {"schema": HOSPITALS_SCHEMA.hash, "epsilon": "1", "neighbours": "add-remove", "method": "local"}
+    terms["least_price"] = "1/10"
     return {"study": "malaria"} | terms | others
 
 

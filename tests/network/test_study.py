@@ -123,7 +123,7 @@ def test_a_policy_says_in_plain_words_what_it_allows(site: Path):
     assert policy.grants["malaria"].terms.epsilon == Fraction(1, 10)
     words = policy.explain()
     assert (
-        "Study 'malaria' may spend epsilon 0.1 (neighbours: add-remove), asking by the methods local."
+        "Study 'malaria' may spend epsilon 0.1 (neighbours: add-remove), asking by the methods local: at most"
         in words
     )
     assert "All studies together may ever spend epsilon 2." in words
@@ -167,7 +167,7 @@ def test_a_policy_that_cannot_be_meant_is_refused(site: Path, old: str, new: str
         (
             'methods = ["local"]',
             'neighbors = "replace"',
-            "grant of malaria: there is no neighbors; there is epsilon, methods, neighbours, study.",
+            "grant of malaria: there is no neighbors; there is epsilon, least_price, methods, most_releases, neighbours, quantum, study.",
         ),
         ("epsilon = 0.1\n", "", "grant of malaria: say epsilon."),
         ('study = "malaria"\n', "", "a grant does not say its study."),

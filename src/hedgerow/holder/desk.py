@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from hedgerow.errors import HedgerowError, InvalidMessage, InvalidStore, Refused, SchemaMismatch
+from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Charged, Holder
 from hedgerow.messages import (
@@ -39,6 +40,15 @@ from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
 LOG = logging.getLogger(__name__)
+
+# What a study may do to read a clock, unless its grant says otherwise.
+LEAST_PRICE = Fraction(
+    1, 4096
+)  # of its epsilon; plans of trees that are worth something have none below 1/1500
+MOST_RELEASES = 100_000
+QUANTUM = 0.1  # seconds
+MOST_QUANTUM = 60
+AT_ONCE = AnswerClock(0)
 
 ALL_QUERIES: frozenset[type[Query]] = frozenset(Query.__args__)
 SELECTING = frozenset({CountRows, CountLabels, NominateAndCount})
@@ -102,8 +112,10 @@ class Desk:
         holder: Holder,
         journal: Journal | None = None,
         queries: Collection[type[Query]] = ALL_QUERIES,
+        clock: AnswerClock = AT_ONCE,
     ) -> None:
         self.study = study
+        self._clock = clock
         self.holder = holder
         self._queries = queries
         self._journal: Journal = Memory() if journal is None else journal
@@ -125,13 +137,23 @@ class Desk:
             raise InvalidStore(f"the journal of study {self.study!r} cannot be followed: {error}") from error
 
     def handle(self, data: bytes) -> bytes:
-        """Answer a request, or refuse it with a reason. Never raises for what a stranger sent."""
+        """Answer a request, or refuse it with a reason, when its quantum of time is over.
+
+        Never raises for what a stranger sent.
+        """
+        came = self._clock.now()
+        answer, releases_of_a_row = self._respond(data)
+        self._clock.hold_back(came, releases_of_a_row)
+        return answer
+
+    def _respond(self, data: bytes) -> tuple[bytes, int]:
+        """What to say, and in how many releases one row may have taken part."""
         try:
             request = from_bytes(data)
         except InvalidMessage as error:
-            return to_bytes(Refusal(self.study, "unknown", str(error)))
+            return to_bytes(Refusal(self.study, "unknown", str(error))), 0
         if not isinstance(request, Request):
-            return to_bytes(Refusal(self.study, "unknown", "only requests are answered."))
+            return to_bytes(Refusal(self.study, "unknown", "only requests are answered.")), 0
         try:
             with self._one_at_a_time:
                 return self._answer(request, data)
@@ -140,9 +162,9 @@ class Desk:
             reason = "the holder cannot write its account down; ask again later."
         except HedgerowError as error:
             reason = str(error)[:2000]
-        return to_bytes(Refusal(self.study, request.identifier, reason))
+        return to_bytes(Refusal(self.study, request.identifier, reason)), 0
 
-    def _answer(self, request: Request, data: bytes) -> bytes:
+    def _answer(self, request: Request, data: bytes) -> tuple[bytes, int]:
         if request.study != self.study:
             raise Refused("this study has not been granted here.")
         if self._is_behind:
@@ -163,20 +185,23 @@ class Desk:
             if asked != data:
                 raise Refused(f"the name {request.identifier!r} was used for another request.")
             if answer is not None:
-                return answer
+                return answer, 0
             # Charged, but no answer was kept, so none has left: noise may be drawn now.
-        values = self.holder.release(self._unanswered[request.identifier])
+        charged = self._unanswered[request.identifier]
+        values = self.holder.release(charged)
         answer = to_bytes(Answer(self.study, request.identifier, values))
         self._journal.answered(request.identifier, answer)
         del self._unanswered[request.identifier]
-        return answer
+        return answer, charged.releases_of_a_row
 
 
 @dataclass(frozen=True)
 class StudyGrant:
     """What a holder grants to one study. It comes from the holder's own configuration, never from the coordinator.
 
-    `schema` is the hash of the schema agreed on, `methods` the ways of learning whose queries are answered.
+    `schema` is the hash of the schema agreed on, `methods` the ways of learning whose queries are answered. A release
+    costs at least the share `least_price` of epsilon, there are at most `most_releases`, and answers leave at multiples
+    of `quantum` seconds: how long they take is not paid for.
     """
 
     study: str
@@ -185,6 +210,9 @@ class StudyGrant:
     max_rows: int
     neighbours: str = "add-remove"
     methods: tuple[str, ...] = tuple(QUERIES)
+    least_price: Fraction = LEAST_PRICE
+    most_releases: int = MOST_RELEASES
+    quantum: float = QUANTUM
 
     def __post_init__(self) -> None:
         if not isinstance(self.epsilon, Fraction) or not 0 < self.epsilon < math.inf:
@@ -195,6 +223,12 @@ class StudyGrant:
             raise ValueError(f"there is no method {min(unknown)!r}; choose from {', '.join(QUERIES)}.")
         if self.max_rows < 1 or not 0 < len(self.study) <= 200:
             raise ValueError("a study has a name of at most 200 characters, and max_rows of at least 1.")
+        if not isinstance(self.least_price, Fraction) or not 0 <= self.least_price <= 1:
+            raise ValueError(f"least_price={self.least_price!r}; it is a share of epsilon, from 0 to 1.")
+        if type(self.most_releases) is not int or self.most_releases < 1:
+            raise ValueError(f"most_releases={self.most_releases!r}; it is a whole number of at least 1.")
+        if not 0 <= self.quantum <= MOST_QUANTUM:
+            raise ValueError(f"quantum={self.quantum!r}; it is a number of seconds from 0 to {MOST_QUANTUM}.")
 
     def desk(self, rows: GroupedRows, noise: Noise, journal: Journal | None = None) -> Desk:
         """The desk that serves this study from these rows; errors here are for the holder's eyes only."""
@@ -203,10 +237,19 @@ class StudyGrant:
                 f"the rows are encoded by another schema than study {self.study!r} was granted."
             )
         leaks = () if noise.private else (f"the noise can be taken off again: {noise!r}",)
-        holder = Holder(
-            rows, noise, Ledger(self.epsilon, neighbours=self.neighbours, leaks=leaks), self.max_rows
+        ledger = self.ledger(leaks)
+        holder = Holder(rows, noise, ledger, self.max_rows)
+        return Desk(self.study, holder, journal, self.queries, AnswerClock(self.quantum))
+
+    def ledger(self, leaks: Sequence[str]) -> Ledger:
+        """An empty account of what is granted."""
+        return Ledger(
+            self.epsilon,
+            neighbours=self.neighbours,
+            leaks=leaks,
+            least_price=self.least_price * self.epsilon,
+            most_releases=self.most_releases,
         )
-        return Desk(self.study, holder, journal, self.queries)
 
     @property
     def queries(self) -> frozenset[type[Query]]:

@@ -77,6 +77,7 @@ class Charged:
 
     query: Query
     keys: Sequence[NDArray[np.uint64]]
+    releases_of_a_row: int  # how many of its releases one row can take part in
 
 
 class Holder:
@@ -130,7 +131,8 @@ class Holder:
         self.ledger.book(considered.quote)
         self._follow(considered.growth, considered.paths)
         query = considered.query
-        return Charged(query, [self._keys.serve(query.nodes, PURPOSE[kind]) for kind in releases_of(query)])
+        keys = [self._keys.serve(query.nodes, PURPOSE[kind]) for kind in releases_of(query)]
+        return Charged(query, keys, considered.quote.releases_of_a_row)
 
     def _quote(self, growth: Grow | None, nodes: IntArray, prices: Sequence[Price]) -> tuple[Paths, Quote]:
         """The tree and the account after an announcement, then releases about nodes.

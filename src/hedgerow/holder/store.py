@@ -290,7 +290,8 @@ def _check(database: _Connection) -> None:
 
 
 def _terms(grant: StudyGrant) -> dict[str, Any]:
-    return asdict(grant) | {"epsilon": str(grant.epsilon), "methods": list(grant.methods)}
+    exact = {name: str(getattr(grant, name)) for name in ("epsilon", "least_price")}
+    return asdict(grant) | exact | {"methods": list(grant.methods)}
 
 
 def _basis(rows: GroupedRows, noise: Noise) -> dict[str, Any]:

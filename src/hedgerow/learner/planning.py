@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hedgerow.budget import Adaptive, BudgetRule, Scheduled, Unlimited
+from hedgerow.budget import GRAINS, Adaptive, BudgetRule, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.errors import InvalidParameter
 from hedgerow.learner.coordinator import Plan
@@ -35,6 +35,7 @@ class Wishes:
     min_gain: float | None = None
     max_rows: int = 2**31 - 1
     neighbours: str = "add-remove"
+    least_price: Fraction = Fraction(0)  # no holder makes a release for less than this share of epsilon
 
     @property
     def to_spend(self) -> Epsilon:
@@ -60,10 +61,9 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     elif min_gain is None and math.isinf(wishes.epsilon):
         min_gain = 0.0
     private_split = _private_split(schema, wishes)
-    noisiness = private_split.noisiness(schema, wishes.n_holders)
     return Plan(
         private_split=private_split,
-        budget=_budget(schema, wishes, criterion, noisiness),
+        budget=_budget(schema, wishes, criterion, private_split),
         criterion=criterion or Criterion.gini,
         epsilon=wishes.to_spend,
         neighbours=wishes.neighbours,
@@ -101,7 +101,9 @@ def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
     return SelectSplit("report_noisy_max" if method == "paper" else selector)
 
 
-def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisiness: float) -> BudgetRule:
+def _budget(
+    schema: Schema, wishes: Wishes, criterion: Criterion | None, private_split: PrivateSplit
+) -> BudgetRule:
     epsilon = wishes.to_spend
     if not isinstance(epsilon, Fraction):
         return Unlimited(criterion or Criterion.gini)
@@ -110,10 +112,12 @@ def _budget(schema: Schema, wishes: Wishes, criterion: Criterion | None, noisine
         n_candidates=len(schema.splits),
         n_classes=schema.n_classes,
         max_rows=wishes.max_rows,
-        noisiness=noisiness,
+        noisiness=private_split.noisiness(schema, wishes.n_holders),
         criterion=criterion,
         max_depth=wishes.max_depth,
         n_pairs=_pairs_to_count(schema, wishes),
+        least_price=math.ceil(GRAINS * wishes.least_price),
+        most_nominees=private_split.most_nominees(wishes.n_holders),
     )
     is_paper = wishes.method == "paper"
     if wishes.budget == "auto" and not is_paper:

@@ -53,6 +53,9 @@ class PrivateSplit(Protocol):
     def noisiness(self, schema: Schema, n_holders: int) -> float:
         """How much noisier its choices are than those of one holder who selects: for planning."""
 
+    def most_nominees(self, n_holders: int) -> int:
+        """Among how many splits, at most, a node's budget for counting is divided."""
+
     def evaluate(
         self,
         network: Network,
@@ -94,6 +97,11 @@ class SelectSplit:
         """See `PrivateSplit.noisiness`."""
         del schema, n_holders
         return 1.0
+
+    def most_nominees(self, n_holders: int) -> int:
+        """See `PrivateSplit.most_nominees`."""
+        del n_holders
+        return 1
 
     def evaluate(
         self,
@@ -155,6 +163,10 @@ class LocalSelection:
         del schema
         return float(n_holders)
 
+    def most_nominees(self, n_holders: int) -> int:
+        """See `PrivateSplit.most_nominees`."""
+        return n_holders
+
     def evaluate(
         self,
         network: Network,
@@ -204,6 +216,11 @@ class NoisyCounts:
             return 0.1 * len(schema.splits) * math.sqrt(n_holders)
         bins_a_side = float(schema.n_bins.mean()) / 2
         return 0.25 * len(schema.columns) * math.sqrt(n_holders * bins_a_side)
+
+    def most_nominees(self, n_holders: int) -> int:
+        """See `PrivateSplit.most_nominees`."""
+        del n_holders
+        return 1
 
     def evaluate(
         self,

@@ -77,6 +77,7 @@ class Quote:
     children: IntArray
     releases: Sequence[Release]
     before: NDArray[Any]  # the sums that it was made from
+    releases_of_a_row: int  # how many of them one row can take part in
 
 
 class Ledger:
@@ -85,15 +86,29 @@ class Ledger:
     `grant` is what may be spent in all; `leaks` says what else has been shown of the rows, outside the
     account (seeded noise, bounds read from the data). A row that is replaced, not added or removed, is one row less and
     one more: with `neighbours="replace"` every release costs twice its price.
+
+    No release costs less than `least_price`, and there are at most `most_releases`: how long an answer takes is not paid
+    for, so there must not be any number of answers that cost next to nothing.
     """
 
-    def __init__(self, grant: Epsilon, *, neighbours: str = "add-remove", leaks: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        grant: Epsilon,
+        *,
+        neighbours: str = "add-remove",
+        leaks: Sequence[str] = (),
+        least_price: Fraction = Fraction(0),
+        most_releases: float = math.inf,
+    ) -> None:
         self.grant = _exact(grant)
+        self.least_price = least_price
+        self.most_releases = most_releases
         self.neighbours = neighbours
         self.leaks = tuple(leaks)
         self._spent: Epsilon = Fraction(0)
         self._factor = 2 if neighbours == "replace" else 1
         self._releases: list[Release] = []
+        self._n_releases = 0
         # By the number of a part: its depth, and the first of the two that it is divided into, which stand together.
         self._depths = np.array([1])
         self._children = np.array([NONE])
@@ -190,6 +205,8 @@ class Ledger:
         children = self._divide(divided)
         _check_known(parts, len(children))
         costs = [self._cost(price.epsilons, len(parts)) for price in prices]
+        if self._n_releases + len(parts) * len(prices) > self.most_releases:
+            raise Refused(f"a study has at most {self.most_releases} releases here.")
         each = [epsilon for cost in costs for epsilon in cost.items]
         finite = [epsilon for epsilon in each if isinstance(epsilon, Fraction)]
         unit = self._unit
@@ -225,7 +242,8 @@ class Ledger:
             Release(parts, depths[parts], price.mechanism, price.what, cost)
             for price, cost in zip(prices, costs, strict=True)
         ]
-        return Quote(spent, unit, sums, depths, children, releases, self._sums)
+        of_a_row = int(np.bincount(reached, minlength=1).max()) * len(prices)
+        return Quote(spent, unit, sums, depths, children, releases, self._sums, of_a_row)
 
     def _divide(self, divided: IntArray) -> IntArray:
         """The first child of every part, old and new; a part is there before it is divided, and is divided once."""
@@ -248,7 +266,12 @@ class Ledger:
             if not epsilon > 0:
                 raise Refused(f"a release costs a positive epsilon, not {epsilon}.")
         exact = prices.map(_exact)
-        return exact if self._factor == 1 else exact.map(lambda epsilon: epsilon * self._factor)
+        booked = exact if self._factor == 1 else exact.map(lambda epsilon: epsilon * self._factor)
+        if (least := min(booked.items, default=math.inf)) < self.least_price:
+            raise Refused(
+                f"a release costs at least epsilon {_number(self.least_price)} here, not {_number(least)}."
+            )
+        return booked
 
     def book(self, quote: Quote) -> None:
         """Make the account what was quoted; nothing else may have been booked since."""
@@ -257,6 +280,7 @@ class Ledger:
         self._spent, self._unit, self._sums, self._depths = quote.spent, quote.unit, quote.sums, quote.depths
         self._children = quote.children
         self._releases += quote.releases
+        self._n_releases += sum(len(release.parts) for release in quote.releases)
 
 
 def _reached(parts: IntArray, children: IntArray) -> tuple[IntArray, IntArray]:

@@ -197,6 +197,7 @@ def _wishes(study: Study) -> Wishes:
         target_error=study.target_error,
         min_gain=study.min_gain,
         max_rows=study.max_rows,
+        least_price=study.exact_least_price,
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from hedgerow.encoding import MAX_ROWS, Codes
 from hedgerow.errors import HedgerowError, InvalidMessage, InvalidTable, Refused
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.desk import QUERIES, Desk, StudyGrant
+from hedgerow.holder.desk import LEAST_PRICE, MOST_RELEASES, QUANTUM, QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_bytes
 from hedgerow.network.flare import NAME
@@ -65,7 +65,7 @@ class Grant:
             raise InvalidPolicy("a grant does not say its study.")
         if not isinstance(study := plain["study"], str) or not NAME.fullmatch(study):
             raise InvalidPolicy(f"study = {study!r} is not the name of a study.")
-        entries = {"study", "epsilon", "methods", "neighbours"}
+        entries = {"study", "epsilon", "methods", "neighbours", "least_price", "most_releases", "quantum"}
         if unknown := sorted(plain.keys() - entries - {"noise_seed"}):
             raise InvalidPolicy(f"grant of {study}: {_unknown(unknown, entries)}")
         if "epsilon" not in plain:
@@ -83,7 +83,17 @@ class Grant:
             )
         neighbours = plain.get("neighbours", "add-remove")
         try:
-            terms = StudyGrant(study, schema.hash, epsilon, max_rows, neighbours, tuple(methods))
+            terms = StudyGrant(
+                study,
+                schema.hash,
+                epsilon,
+                max_rows,
+                neighbours,
+                tuple(methods),
+                least_price=_share(f"least_price of {study}", plain.get("least_price", LEAST_PRICE)),
+                most_releases=plain.get("most_releases", MOST_RELEASES),
+                quantum=_number(f"quantum of {study}", plain.get("quantum", QUANTUM)),
+            )
         except ValueError as error:
             raise InvalidPolicy(f"grant of {study}: {error}") from error
         return cls(terms, seed)
@@ -174,7 +184,8 @@ class Policy:
             )
             lines.append(
                 f"Study {terms.study!r} may spend epsilon {_words(terms.epsilon)} (neighbours: {terms.neighbours}), "
-                f"asking by {how}."
+                f"asking by {how}: at most {terms.most_releases} releases, none for less than epsilon "
+                f"{_words(terms.least_price * terms.epsilon)}; answers leave at multiples of {terms.quantum:g} s."
             )
             if not grant.noise.private:
                 lines.append("  NOT PRIVATE: the noise is seeded and can be taken off again; for tests only.")
@@ -233,6 +244,12 @@ class Site:
                     f"study {terms.study!r} asks by the method {method[:20]!r}, which is not granted."
                 )
             self._check_epsilon(terms, parse_epsilon(greeting.get("epsilon")))
+            least = terms.least_price * terms.epsilon
+            if (planned := parse_epsilon(greeting.get("least_price"))) < least:
+                raise Refused(
+                    f"study {terms.study!r} plans releases of epsilon {_words(planned)}, and here none costs less than "
+                    f"{_words(least)}; raise least_price in the study, or lower it in the grant."
+                )
             return self._desk(terms.study).holder.ledger.private
 
     def _grant(self, study: object) -> Grant:
@@ -388,6 +405,16 @@ def _tell_owner(sentence: str) -> None:
 def refusal(study: str, identifier: str, reason: str) -> bytes:
     """A refusal as bytes."""
     return to_bytes(Refusal(study, identifier, reason))
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidPolicy(f"{name} = {value!r}; it must be a number.")
+    return float(value)
+
+
+def _share(name: str, value: Any) -> Fraction:
+    return value if isinstance(value, Fraction) else as_written(_number(name, value))
 
 
 def _epsilon(name: str, value: Any) -> Epsilon:

@@ -17,7 +17,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
-from hedgerow.holder.desk import QUERIES
+from hedgerow.holder.desk import LEAST_PRICE, QUERIES
 from hedgerow.messages import NominateAndCount
 from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
@@ -65,6 +65,7 @@ class Study:
     target_error: float | None = None
     min_gain: float | None = None
     max_rows: int = MAX_ROWS
+    least_price: float = float(LEAST_PRICE)  # of epsilon: no release is planned that costs less
     when_a_holder_is_lost: str = "wait"
     answer_seconds: float = 600.0  # without an answer for so long, a holder counts as lost
     return_minutes: float = 60.0  # how long a lost holder is waited for, if the study waits
@@ -98,6 +99,9 @@ class Study:
         whole = {"port": 65_535, "admin_port": 65_535, "max_splits": 2**19, "max_rows": MAX_ROWS}
         for name, most in (whole | ({} if self.max_depth is None else {"max_depth": 64})).items():
             _check_number(name, getattr(self, name), _up_to(most), f"a whole number from 1 to {most}", (int,))
+        _check_number(
+            "least_price", self.least_price, lambda v: 0 < v < 1, "a share of epsilon, between 0 and 1"
+        )
         for name in ("target_error", "min_gain"):
             if (value := getattr(self, name)) is not None:
                 _check_number(name, value, lambda v: 0 <= v <= 1, "a number from 0 to 1")
@@ -105,6 +109,11 @@ class Study:
             _check_number(
                 "leaf_fraction", self.leaf_fraction, lambda v: 0 < v < 1, "a number between 0 and 1"
             )
+
+    @property
+    def exact_least_price(self) -> Fraction:
+        """The share of epsilon below which no release is planned, exactly as it was written."""
+        return as_written(self.least_price)
 
     @property
     def exact_epsilon(self) -> Fraction:
@@ -119,6 +128,7 @@ class Study:
             "epsilon": str(self.exact_epsilon),
             "neighbours": self.neighbours,
             "method": method,
+            "least_price": str(self.exact_least_price * self.exact_epsilon),
         }
 
     def to_dict(self) -> dict[str, Any]:
