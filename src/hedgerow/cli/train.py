@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, Force, check_out, file_status, hint, print_json, progress, say
+from hedgerow.cli.console import (
+    AsJson,
+    Force,
+    LineBreaks,
+    check_out,
+    file_status,
+    hint,
+    print_json,
+    progress,
+    say,
+)
 from hedgerow.cli.model import account_sentence, warn_if_not_private
 from hedgerow.cli.schema import StrangeColumns
 from hedgerow.errors import InvalidTable
@@ -67,6 +77,7 @@ def train(
     noise_seed: Annotated[
         int | None, typer.Option(help="Reproducible noise, which is NOT PRIVATE, for experiments.")
     ] = None,
+    line_breaks: LineBreaks = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +106,7 @@ def train(
         noise_seed=noise_seed,
     )
     model.plan(len(data))  # refuses now what would be refused when all rows are read
-    files = [TableFile(path) for path in _all_different(data)]
+    files = [TableFile(path, line_breaks=line_breaks) for path in _all_different(data)]
     check_out(out, [*data, schema], force=force)
     with replacing(out) as file:
         rows, holders = _read(files, agreed)

@@ -103,6 +103,7 @@ class Policy:
     lifetime: Epsilon
     grants: Mapping[str, Grant]
     max_rows: int = MAX_ROWS
+    line_breaks: bool = False  # in values of a CSV file, between quotes
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -115,7 +116,7 @@ class Policy:
 
     @classmethod
     def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
-        entries = {*PLACES, "lifetime_epsilon", "max_rows", "grants"}
+        entries = {*PLACES, "lifetime_epsilon", "max_rows", "line_breaks", "grants"}
         if unknown := sorted(plain.keys() - entries):
             raise InvalidPolicy(_unknown(unknown, entries))
         places = {name: _place(plain, name, folder) for name in PLACES}
@@ -124,6 +125,10 @@ class Policy:
         max_rows = plain.get("max_rows", MAX_ROWS)
         if type(max_rows) is not int or not 0 < max_rows <= MAX_ROWS:
             raise InvalidPolicy(f"max_rows is a whole number of at most {MAX_ROWS}.")
+        if type(line_breaks := plain.get("line_breaks", False)) is not bool:
+            raise InvalidPolicy(
+                "line_breaks is true or false: whether values of the file may have line breaks."
+            )
         if not places["schema"].is_file():
             raise InvalidPolicy(f"there is no schema file {places['schema']}.")
         grants = plain.get("grants", [])
@@ -141,12 +146,18 @@ class Policy:
             lifetime=_epsilon("lifetime_epsilon", plain["lifetime_epsilon"]),
             grants=by_study,
             max_rows=max_rows,
+            line_breaks=line_breaks,
         )
 
     def explain(self) -> str:
         """What this site is about to allow, in plain words."""
         lines = [
-            f"Data: {self.data}",
+            f"Data: {self.data}"
+            + (
+                " (values may have line breaks: one stray quote can change many rows)"
+                if self.line_breaks
+                else ""
+            ),
             f"Schema: {len(self.schema.columns)} columns, label {self.schema.label!r} "
             f"({self.schema.n_classes} classes), {len(self.schema.splits)} candidate splits",
             f"  its hash: {self.schema.hash}",
@@ -361,7 +372,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def load_table(policy: Policy) -> tuple[Codes, Any]:
     """The holder's rows, encoded."""
     try:
-        codes, labels = read_codes(policy.data, policy.schema)
+        codes, labels = read_codes(policy.data, policy.schema, line_breaks=policy.line_breaks)
     except OSError as error:
         raise InvalidTable(f"{policy.data} cannot be read: {error.strerror}.") from error
     if codes.n_rows > policy.max_rows:
