@@ -246,17 +246,18 @@ def test_lines_with_all_kinds_of_quotes_are_rows(tmp_path):
         '"a,b"',
         '""""',
         '"a\rb"',
+        '"x"","',
     ]
     path = tmp_path / "rows.csv"
     path.write_text("\n".join([HEADER, *(f"1,2,1,true,0,{town}" for town in towns)]), newline="")
     kept = next(TableFile(path).blocks(SCHEMA, keep=["town"])).kept["town"].to_pylist()
-    assert kept == ["Graz", "Graz", "NA", "", 'the "Hague"', 'the "Hague"', "Graz", "a,b", '"', "a\rb"]
+    assert kept == ["Graz", "Graz", "NA", "", 'the "Hague"', 'the "Hague"', "Graz", "a,b", '"', "a\rb", 'x",']
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "-"])
 def test_values_with_line_breaks_are_read_only_where_they_are_asked_for(tmp_path, monkeypatch, name):
     monkeypatch.setattr(tables, "BLOCK_BYTES", 100)
-    table = people(50).assign(town=["Graz\r\n\n", '"', "Lima,\nOhio", "NA", "São Paulo"] * 10)
+    table = people(50).assign(town=["Graz\r\n\n", '"\n,"', "Lima,\nOhio", "NA", "São Paulo"] * 10)
     text = table.to_csv(index=False).encode()
     path = tmp_path / name if name != "-" else name
 
