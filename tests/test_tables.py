@@ -210,3 +210,145 @@ def test_a_writer_that_is_interrupted_leaves_what_was_there(tmp_path):
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+
+
+# ---- A row of CSV is a line --------------------------------------------------------------------------------
+
+HEADER = "age,weight,ward,smokes,ill,town"
+ROW = "7,5,1,true,0,Graz"
+
+
+@pytest.mark.parametrize("line", ['7,5,1,true,1,"', '7,5,"1,true,1,Graz', '7"5,5,1,true,1,"', f'{ROW}\n"'])
+@pytest.mark.parametrize("quoted", [0, 100], ids=["no other quotes", "a quoted value every 100 rows"])
+@pytest.mark.parametrize("place", [0, 40, 1_000])
+def test_a_line_that_ends_inside_a_quote_is_refused(tmp_path, line, quoted, place):
+    rows = [ROW.replace("Graz", '"Graz"') if quoted and i % quoted == 50 else ROW for i in range(1_000)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    assert read_codes(path, SCHEMA)[0].n_rows == 1_000
+    path.write_text("\n".join([HEADER, *rows[:place], line, *rows[place:]]) + "\n")
+    culprit = place + 1 + line.count("\n")
+    with pytest.raises(
+        InvalidTable, match=rf"rows\.csv: row {culprit} below the first line begins a value with a quote"
+    ):
+        read_codes(path, SCHEMA)
+
+
+def test_lines_with_all_kinds_of_quotes_are_rows(tmp_path):
+    towns = [
+        "Graz",
+        '"Graz"',
+        '"NA"',
+        '""',
+        'the "Hague"',
+        '"the ""Hague"""',
+        '"Gr"az',
+        '"a,b"',
+        '""""',
+        '"a\rb"',
+        '"x"","',
+    ]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([HEADER, *(f"1,2,1,true,0,{town}" for town in towns)]), newline="")
+    kept = next(TableFile(path).blocks(SCHEMA, keep=["town"])).kept["town"].to_pylist()
+    assert kept == ["Graz", "Graz", "NA", "", 'the "Hague"', 'the "Hague"', "Graz", "a,b", '"', "a\rb", 'x",']
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "-"])
+def test_values_with_line_breaks_are_read_only_where_they_are_asked_for(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 100)
+    table = people(50).assign(town=["Graz\r\n\n", '"\n,"', "Lima,\nOhio", "NA", "São Paulo"] * 10)
+    text = table.to_csv(index=False).encode()
+    path = tmp_path / name if name != "-" else name
+
+    def give(text: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        if name != "-":
+            path.write_bytes(text)
+
+    give(text)
+    with pytest.raises(
+        InvalidTable, match="row 1 below the first line begins a value with a quote and does not end"
+    ):
+        read_codes(path, SCHEMA)
+    give(text)
+    codes, labels = read_codes(path, SCHEMA, line_breaks=True)
+    assert (codes.narrow.tolist(), codes.wide.tolist(), labels.tolist()) == of_memory(table)
+    give(text + b'7,5,"Graz,1,true,0,50\n')
+    with pytest.raises(
+        InvalidTable, match="it ends inside a quote, which row 51 below the first line begins"
+    ):
+        read_codes(path, SCHEMA, line_breaks=True)
+
+
+def test_a_quote_that_nothing_ends_is_not_read_to_the_end_of_a_long_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 1_000)
+    (tmp_path / "rows.csv").write_text("\n".join([HEADER, ROW, '7,5,1,true,1,"', *[ROW] * 100]))
+    with pytest.raises(InvalidTable, match="row 2 below the first line has more than 1000 bytes"):
+        read_codes(tmp_path / "rows.csv", SCHEMA, line_breaks=True)
+
+
+@pytest.mark.parametrize("line_breaks", [False, True])
+@pytest.mark.parametrize("line", [ROW + "\r" + ROW, ROW + "\r", "\r" + ROW, "\r", "7,5,1,true,0,\r,"])
+def test_a_carriage_return_ends_no_row(tmp_path, line, line_breaks):
+    """Arrow would take what follows for a row of its own."""
+    (tmp_path / "rows.csv").write_text(f"{HEADER}\r\n{ROW}\r\n{line}\r\n{ROW}", newline="")
+    with pytest.raises(
+        InvalidTable, match="row 2 below the first line has a carriage return that ends no line"
+    ):
+        read_codes(tmp_path / "rows.csv", SCHEMA, line_breaks=line_breaks)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_empty_lines_are_no_rows_wherever_they_are(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 40)
+    path = tmp_path / "rows.csv"
+    for n_empty in range(45):
+        path.write_text(
+            end.join([HEADER, *[""] * n_empty, ROW, *[""] * n_empty, ROW, *[""] * n_empty]), newline=""
+        )
+        assert read_codes(path, SCHEMA)[1].tolist() == [0, 0]
+    path.write_text(HEADER + end * 100, newline="")
+    blocks = list(TableFile(path).blocks(SCHEMA, labels=True))
+    assert [(block.codes.n_rows, block.done) for block in blocks] == [(0, 1.0)]
+
+
+def test_a_line_as_long_as_a_block_is_read_wherever_it_is_and_a_longer_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 100)
+    path, long = tmp_path / "rows.csv", ROW + "z" * (99 - len(ROW))
+    for before in range(20):
+        rows = [ROW] * before + ["1" + ROW]
+        path.write_text("\n".join([HEADER, *rows, long, ROW]) + "\n")
+        assert read_codes(path, SCHEMA)[0].n_rows == before + 3
+        path.write_text("\n".join([HEADER, *rows, long + "z", ROW]) + "\n")
+        with pytest.raises(
+            InvalidTable, match=f"row {before + 2} below the first line has more than 100 bytes"
+        ):
+            read_codes(path, SCHEMA)
+
+
+def test_a_row_of_another_length_is_numbered_in_the_file_and_not_in_its_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 100)
+    (tmp_path / "rows.csv").write_text("\n".join([HEADER, *[ROW] * 70, "", "1,2", *[ROW] * 70]))
+    with pytest.raises(
+        InvalidTable, match="row 71 below the first line has 2 fields, but that names 6 columns"
+    ):
+        read_codes(tmp_path / "rows.csv", SCHEMA)
+
+
+def test_a_file_of_which_arrow_makes_other_rows_is_refused(tmp_path, monkeypatch):
+    """Whatever Arrow may once do: that each row is a line is not taken on trust."""
+    (tmp_path / "rows.csv").write_text(f"{HEADER}\n{ROW}\n{ROW}\n{ROW}")
+    read = tables.arrow_csv.read_csv
+    monkeypatch.setattr(tables.arrow_csv, "read_csv", lambda *args: read(*args).slice(1))
+    with pytest.raises(InvalidTable, match="quotes can be read in two ways"):
+        read_codes(tmp_path / "rows.csv", SCHEMA)
+
+
+def test_types_are_guessed_from_the_same_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 30)
+    path = tmp_path / "rows.csv"
+    path.write_text("n,t\n" + "\n" * 70 + '1,"a\n"\n' * 3 + "x,y\n" * 30)
+    assert TableFile(path, line_breaks=True).types() == {"n": pa.int64(), "t": pa.string()}
+    with pytest.raises(InvalidTable, match="row 1 below the first line begins a value with a quote"):
+        TableFile(path).types()

@@ -125,8 +125,8 @@ def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
 
 def _advice(labels: Any) -> str:
     """What may have been meant by labels of another kind than the schema's classes."""
-    array = labels.to_numpy() if isinstance(labels, nw.Series) else labels
-    kinds = {type(value) for value in array.tolist()}
+    values = labels.to_list() if isinstance(labels, nw.Series) else labels.tolist()
+    kinds = {type(value) for value in values}
     return next((advice for kind, advice in _ADVICE.items() if kinds == {kind}), "")
 
 

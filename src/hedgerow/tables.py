@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+from hedgerow.csv_rows import RowBlock, row_blocks
 from hedgerow.encoding import MAX_ROWS, Codes, column_places, encode, encode_labels
 from hedgerow.errors import InvalidTable
 from hedgerow.files import STANDARD, replacing
@@ -30,7 +31,7 @@ from hedgerow.schema import Categorical, Numeric, Schema, Value
 
 KINDS = (".csv", ".parquet")
 BLOCK_ROWS = 32_768
-BLOCK_BYTES = 2**20  # of CSV
+BLOCK_BYTES = 2**20  # of CSV; a longer row is refused
 READ_AHEAD = 2**16  # bytes of each column of a Parquet file; without, whole row groups would be in memory
 # What stands for a missing value in CSV, unless the schema names it as a category.
 NOTHING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
@@ -52,15 +53,21 @@ class Block:
 
 
 class TableFile:
-    """A file with named columns; `-` is CSV on standard input."""
+    """A file with named columns; `-` is CSV on standard input.
 
-    def __init__(self, path: str | Path) -> None:
+    Each line of CSV below the first is a row; a file with a line that ends inside a quote is refused. With
+    `line_breaks`, values between quotes may have line breaks: then one row with a stray quote can change others.
+    """
+
+    def __init__(self, path: str | Path, *, line_breaks: bool = False) -> None:
         self.name = "standard input" if str(path) == STANDARD else Path(path).name or str(path)
         suffix = ".csv" if str(path) == STANDARD else Path(path).suffix.lower()
         if suffix not in KINDS:
             raise InvalidTable(f"{self.name} is neither .csv nor .parquet.")
         with self._sentences():
-            self._source: _Csv | _Parquet = _Csv(path) if suffix == ".csv" else _Parquet(path)
+            self._source: _Csv | _Parquet = (
+                _Csv(path, line_breaks=line_breaks) if suffix == ".csv" else _Parquet(path)
+            )
         self.names: Sequence[str] = self._source.names
         for second, name in enumerate(self.names, start=1):
             if (first := self.names.index(name) + 1) < second:
@@ -131,24 +138,23 @@ class TableFile:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise OSError(error.errno, error.strerror, error.filename or self.name) from None
-            if ragged := RAGGED.search(str(error)):
-                row, names, fields = map(int, ragged.groups())
-                raise InvalidTable(
-                    f"{self.name}: row {row} below the first line has {fields} fields, but that names {names} columns."
-                ) from None
             utf8 = "UTF8" in str(error)
             reason = "is not text in UTF-8; convert it" if utf8 else "is damaged, or not what its name says"
             raise InvalidTable(f"{self.name} {reason}.") from None
 
 
 def read_codes(
-    path: str | Path, schema: Schema, tell_owner: Callable[[str], None] | None = None
+    path: str | Path,
+    schema: Schema,
+    tell_owner: Callable[[str], None] | None = None,
+    *,
+    line_breaks: bool = False,
 ) -> tuple[Codes, NDArray[Any]]:
     """The rows and labels of a file, encoded by the schema. No rows are rows too: nobody must see the difference.
 
     `tell_owner` is called with each sentence about how the rows fit the schema; nobody else may hear it.
     """
-    file = TableFile(path)
+    file = TableFile(path, line_breaks=line_breaks)
     rows, review = EncodedRows(schema, file.n_rows), None if tell_owner is None else file.review(schema)
     for block in file.blocks(schema, labels=True, review=review):
         rows.append(block)
@@ -265,11 +271,10 @@ class _Csv:
 
     n_rows = None
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = str(path)
+    def __init__(self, path: str | Path, *, line_breaks: bool) -> None:
+        self._path, self._line_breaks = str(path), line_breaks
         if self._path == STANDARD:
-            self._stream: Any = sys.stdin.buffer
-            self._size, header = None, self._stream.readline()
+            self._size, header = None, sys.stdin.buffer.readline()
         else:
             with Path(path).open("rb") as file:
                 self._size, header = os.fstat(file.fileno()).st_size, file.readline()
@@ -279,8 +284,11 @@ class _Csv:
         self.names: list[str] = next(csv.reader([header.decode("utf-8-sig")]))
 
     def types(self) -> dict[str, pa.DataType]:
-        rows = self._open(arrow_csv.ConvertOptions())
-        types = [pa.null()] * len(self.names) if rows is None else rows.schema.types
+        blocks = (block for block in self._blocks() if block.n_rows)
+        first = next(blocks, None)
+        if first is None:
+            return dict.fromkeys(self.names, pa.null())
+        types = self._parse_block(first, arrow_csv.ConvertOptions()).schema.types
         if any(map(pa.types.is_binary, types)):
             raise InvalidTable("it is not text in UTF-8; convert it.")
         return dict(zip(self.names, types, strict=True))
@@ -288,31 +296,55 @@ class _Csv:
     def read(self, columns: Sequence[str]) -> Iterator[tuple[pa.Table, float | None]]:
         as_text = dict.fromkeys(self.names, pa.string())
         options = arrow_csv.ConvertOptions(column_types=as_text, include_columns=columns)
-        if (rows := self._open(options)) is None:
+        n_rows, seen = 0, self._start
+        for block in self._blocks():
+            n_rows, seen = n_rows + block.n_rows, seen + block.n_bytes
+            if block.n_rows:
+                yield self._parse_block(block, options), min(seen / self._size, 1.0) if self._size else None
+        if not n_rows:
             yield pa.table({name: pa.array([], pa.string()) for name in columns}), 1.0
-            return
-        for batch in rows:
-            done = None if not self._size else self._stream.tell() / self._size
-            yield pa.Table.from_batches([batch]), done
 
-    def _open(self, options: arrow_csv.ConvertOptions) -> Any:
-        """A reader of the lines below the first; None if there are none."""
-        if self._path != STANDARD:
-            # Arrow reads in a thread of its own. From a file it does so without Python, which may be about to end.
-            self._stream = pa.OSFile(self._path)
-            self._stream.seek(self._start)
+    def _blocks(self) -> Iterator[RowBlock]:
+        """The lines below the first.
+
+        Arrow is given them in memory. A stream it would read in a thread of its own, and call Python there when Python
+        may be about to end.
+        """
+        with self._open() as stream:
+            yield from row_blocks(stream, BLOCK_BYTES, line_breaks=self._line_breaks)
+
+    @contextmanager
+    def _open(self) -> Iterator[BinaryIO]:
+        """What follows the first line."""
+        if self._path == STANDARD:
+            yield sys.stdin.buffer
+            return
+        with Path(self._path).open("rb") as file:
+            file.seek(self._start)
+            yield file
+
+    def _parse_block(self, block: RowBlock, options: arrow_csv.ConvertOptions) -> pa.Table:
+        """Its rows, each of which is a row for Arrow too."""
         try:
-            return arrow_csv.open_csv(
-                self._stream,
-                # One thread, or the number of a wrong row would not be known.
-                arrow_csv.ReadOptions(column_names=self.names, block_size=BLOCK_BYTES, use_threads=False),
+            table = arrow_csv.read_csv(
+                pa.BufferReader(block.text),
+                # One thread, or the number of a wrong row would not be known; and one block.
+                arrow_csv.ReadOptions(column_names=self.names, block_size=len(block.text), use_threads=False),
                 arrow_csv.ParseOptions(newlines_in_values=True),
                 options,
             )
         except pa.ArrowInvalid as error:
-            if "Empty CSV file" in str(error):
-                return None
-            raise
+            if not (ragged := RAGGED.search(str(error))):
+                raise
+            row, names, fields = map(int, ragged.groups())
+            raise InvalidTable(
+                f"row {block.n_before + row} below the first line has {fields} fields, but that names {names} columns."
+            ) from None
+        # Arrow ends a row at a line end or not at all, and makes no row of an empty line. So if it has as many rows as
+        # there are lines with something in them, each of its rows is one of them.
+        if table.num_rows != block.n_rows:
+            raise InvalidTable("its quotes can be read in two ways; write a quote within a value twice.")
+        return table
 
     def as_stored(self, schema: Schema) -> Schema:
         columns = [

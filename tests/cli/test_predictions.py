@@ -32,6 +32,28 @@ def test_predictions_are_those_of_the_model(study, data):
     assert told[["proba_no", "proba_yes"]].to_numpy().tolist() == model.predict_proba(X).tolist()
 
 
+def test_values_with_line_breaks_are_read_where_the_option_says_so(study):
+    """By each command that reads a table; without the option each refuses the file."""
+    table = patients(200).assign(note="first\nsecond")
+    table.to_csv("notes.csv", index=False)
+    commands = [
+        ("train", "notes.csv", "--schema", "schema.toml", "--out", "new.json"),
+        ("predict", "tree.json", "notes.csv", "--keep", "number"),
+        ("evaluate", "tree.json", "notes.csv"),
+        ("schema", "draft", "notes.csv"),
+        ("schema", "check", "schema.toml", "--data", "notes.csv"),
+    ]
+    for command in commands:
+        refused = hedgerow(*command)
+        assert refused.exit_code == 1, command
+        assert "notes.csv: row 1 below the first line begins a value with a quote" in refused.stderr
+        assert "second" not in refused.output
+        result = hedgerow(*command, "--line-breaks")
+        assert result.exit_code == 0, result.output
+    told = predictions(hedgerow(*commands[1], "--line-breaks").stdout)
+    assert told["number"].tolist() == list(range(200))
+
+
 def test_predictions_are_written_as_parquet(study):
     assert hedgerow("predict", "tree.json", "rows.csv", "--out", "new.parquet").exit_code == 0
     told = pd.read_parquet("new.parquet")

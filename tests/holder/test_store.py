@@ -465,7 +465,7 @@ def test_a_full_disk_refuses_and_charges_nothing(path: Path, caplog: pytest.LogC
         at = study.desk(rows(), SeededNoise(1))
         [[pages]] = study._database.all("PRAGMA page_count")
         study._database.all(f"PRAGMA max_page_count = {pages}")
-        long = CountRows(np.zeros(1000, dtype=np.int64), [Fraction(1, 10**4)] * 1000)
+        long = CountRows(np.zeros(1000, dtype=np.int64), [Fraction(1, 2**11)] * 1000)
         before = state(at)
         assert "cannot write" in reason(ask(at, "a", long, growth()))
         assert state(at) == before

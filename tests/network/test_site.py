@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -161,6 +162,44 @@ def test_a_site_without_rows_takes_part_like_any_other(policy: Path):
     site.greet(greeting())
     assert ask(site, "q0").values.shape == (1, 1)
     assert "spent 0.25." in account(policy, "malaria")
+
+
+def test_a_file_with_a_stray_quote_is_refused_and_only_the_holders_console_says_so(policy: Path, capsys):
+    pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
+    from hedgerow.network.flare.executor import HolderExecutor
+
+    rows, kit = policy.parent / "rows.csv", policy.parent / "kit"
+    rows.write_text(rows.read_text() + '"Ada Lovelace\n')
+    (kit / "local").mkdir(parents=True)
+    for name in ("hedgerow.toml", "rows.csv", "schema.toml"):
+        (policy.parent / name).rename(kit / "local" / name)
+    context, executor = MagicMock(), HolderExecutor()
+    context.get_engine().get_workspace().get_root_dir.return_value = str(kit / "run")
+    executor.handle_event("_start_run", context)
+    console = capsys.readouterr().out
+    assert "row 301 below the first line begins a value with a quote and does not end it" in console
+    assert "Lovelace" not in console
+    told = executor._hello("", greeting(), context)
+    assert told["refusal"] == NOT_HERE
+    request = to_bytes(Request("malaria", "q0", None, CountRows(np.array([0]), [Fraction(1, 4)])))
+    told = executor._ask("", {"request": request}, context)
+    assert from_bytes(told["answer"]).reason == NOT_HERE
+
+
+def test_values_with_line_breaks_are_read_where_the_policy_says_so(policy: Path):
+    rows = policy.parent / "rows.csv"
+    header, *lines = rows.read_text().splitlines()
+    text = [f"{header},note", *(f'{line},"a\nb"' for line in lines)]
+    rows.write_text("\n".join(text) + "\n")
+    with pytest.raises(InvalidTable, match="row 1 below the first line begins a value with a quote"):
+        Site(policy)
+    policy.write_text("line_breaks = true\n" + policy.read_text())
+    site = Site(policy)
+    assert "300 rows" in site.outlook()
+    assert "values may have line breaks" in site.policy.explain()
+    policy.write_text(policy.read_text().replace("line_breaks = true", 'line_breaks = "yes"'))
+    with pytest.raises(InvalidPolicy, match="line_breaks is true or false"):
+        Site(policy)
 
 
 def test_all_studies_together_stay_within_the_lifetime(policy: Path):

@@ -37,6 +37,14 @@ def _at_least_one(jobs: int) -> int:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 for one a core.", callback=_at_least_one)]
+LineBreaks = Annotated[
+    bool,
+    typer.Option(
+        "--line-breaks",
+        help="Values of a CSV file may have line breaks between quotes. For files that a program wrote: one stray "
+        "quote can change many rows.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
 
 USAGE = 2  # the exit code of a command that was written wrongly; of everything else that fails it is 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from hedgerow.cli.console import AsJson, check_out, hint, print_json, progress, say, show_table
+from hedgerow.cli.console import AsJson, LineBreaks, check_out, hint, print_json, progress, say, show_table
 from hedgerow.cli.model import Model, load_model, warn_if_not_private
 from hedgerow.errors import InvalidTable
 
@@ -31,6 +31,7 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="Copy this column of the table, such as a row's number.")
     ] = None,
+    line_breaks: LineBreaks = False,
 ) -> None:
     """Predict the class of each row of a table, in its order."""
     from hedgerow.tables import TableFile, table_writer
@@ -39,7 +40,7 @@ def predict(
     loaded = load_model(model)
     warn_if_not_private(loaded.record_, hint)
     tree = loaded.tree_
-    file, kept = TableFile(data), list(dict.fromkeys(keep or ()))
+    file, kept = TableFile(data, line_breaks=line_breaks), list(dict.fromkeys(keep or ()))
     header = _predictions(tree, np.zeros(0, dtype=np.int32), proba=proba)
     if clash := {*kept} & {*header.column_names}:
         raise InvalidTable(f"the column {min(clash)!r} cannot be kept: the prediction has that name.")
@@ -52,12 +53,12 @@ def predict(
             done(block.done)
 
 
-def evaluate(model: Model, data: Data, as_json: AsJson = False) -> None:
+def evaluate(model: Model, data: Data, line_breaks: LineBreaks = False, as_json: AsJson = False) -> None:
     """Compare predictions with the labels of a table: accuracy, log-loss, AUC, confusion. Not private."""
     from hedgerow.tables import TableFile
 
     loaded = load_model(model)
-    tree, file = loaded.tree_, TableFile(data)
+    tree, file = loaded.tree_, TableFile(data, line_breaks=line_breaks)
     counts = np.zeros((tree.n_nodes, tree.schema.n_classes), dtype=np.int64)
     with progress(f"reading {file.name}") as done:
         for block in file.blocks(tree.schema, labels=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, Force, check_out, hint, print_json, progress, say
+from hedgerow.cli.console import AsJson, Force, LineBreaks, check_out, hint, print_json, progress, say
 from hedgerow.errors import InvalidSchema, InvalidTable
 from hedgerow.files import write_text
 from hedgerow.schema import Numeric, Schema, toml_value
@@ -41,6 +41,7 @@ def draft(
     data: Annotated[str, typer.Argument(help="A .csv or .parquet file; - for CSV on standard input.")],
     label: Annotated[str | None, typer.Option(help="The column that is to be predicted.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; else it is printed.")] = None,
+    line_breaks: LineBreaks = False,
     force: Force = False,
 ) -> None:
     """Write a schema with a table's columns, a guess at their kinds, and gaps for a person to fill in."""
@@ -49,7 +50,7 @@ def draft(
     if out is not None and out.suffix != ".toml":
         raise InvalidSchema(f"{out}: a draft has gaps and comments, so its name must end in .toml.")
     check_out(out, [data], force=force)
-    file = TableFile(data)
+    file = TableFile(data, line_breaks=line_breaks)
     types = file.types()
     if label is not None and label not in types:
         raise InvalidTable(f"{file.name} has no column {label!r}.")
@@ -73,12 +74,13 @@ def check(
     data: Annotated[
         list[str] | None, typer.Option(help="Also try to read this table by it: .csv or .parquet.")
     ] = None,
+    line_breaks: LineBreaks = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a schema still lacks, or what it offers; and whether tables can be read by it."""
     found = _load(schema)
     for path in data or ():
-        _try_to_read(path, found)
+        _try_to_read(path, found, line_breaks=line_breaks)
     if as_json:
         facts = {"columns": list(found.names), "classes": list(found.classes), "splits": len(found.splits)}
         print_json({"hash": found.hash, "label": found.label} | facts)
@@ -122,11 +124,11 @@ def _gaps(path: Path) -> list[str]:
     return sentences
 
 
-def _try_to_read(path: str, schema: Schema) -> None:
+def _try_to_read(path: str, schema: Schema, *, line_breaks: bool) -> None:
     """Read a table, and tell its owner how it fits the schema."""
     from hedgerow.tables import TableFile
 
-    file = TableFile(path)
+    file = TableFile(path, line_breaks=line_breaks)
     review = file.review(schema)
     with progress(f"reading {file.name}") as done:
         for block in file.blocks(schema, labels=True, review=review):

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli.console import AsJson, Force, check_out, file_status, print_json, progress, say
+from hedgerow.cli.console import (
+    AsJson,
+    Force,
+    LineBreaks,
+    check_out,
+    file_status,
+    print_json,
+    progress,
+    say,
+)
 from hedgerow.cli.model import account_sentence, warn_if_not_private
 from hedgerow.cli.schema import tell_owner
 from hedgerow.errors import InvalidTable
@@ -70,6 +79,7 @@ def train(
     owner_warnings: Annotated[
         bool, typer.Option(help="Tell the owner, on standard error, how the rows fit the schema.")
     ] = True,
+    line_breaks: LineBreaks = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +108,7 @@ def train(
         noise_seed=noise_seed,
     )
     model.plan(len(data))  # refuses now what would be refused when all rows are read
-    files = [TableFile(path) for path in _all_different(data)]
+    files = [TableFile(path, line_breaks=line_breaks) for path in _all_different(data)]
     check_out(out, [*data, schema], force=force)
     with replacing(out) as file:
         rows, holders = _read(files, agreed, owner_warnings=owner_warnings)

@@ -115,6 +115,7 @@ class Policy:
     grants: Mapping[str, Grant]
     max_rows: int = MAX_ROWS
     owner_warnings: bool = True  # on this site's own console
+    line_breaks: bool = False  # in values of a CSV file, between quotes
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -127,7 +128,7 @@ class Policy:
 
     @classmethod
     def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
-        entries = {*PLACES, "lifetime_epsilon", "max_rows", "owner_warnings", "grants"}
+        entries = {*PLACES, "lifetime_epsilon", "max_rows", "line_breaks", "owner_warnings", "grants"}
         if unknown := sorted(plain.keys() - entries):
             raise InvalidPolicy(_unknown(unknown, entries))
         places = {name: _place(plain, name, folder) for name in PLACES}
@@ -140,6 +141,10 @@ class Policy:
         if type(owner_warnings) is not bool:
             raise InvalidPolicy(
                 "owner_warnings is true or false: whether this console says how the rows fit the schema."
+            )
+        if type(line_breaks := plain.get("line_breaks", False)) is not bool:
+            raise InvalidPolicy(
+                "line_breaks is true or false: whether values of the file may have line breaks."
             )
         if not places["schema"].is_file():
             raise InvalidPolicy(f"there is no schema file {places['schema']}.")
@@ -159,12 +164,18 @@ class Policy:
             grants=by_study,
             max_rows=max_rows,
             owner_warnings=owner_warnings,
+            line_breaks=line_breaks,
         )
 
     def explain(self) -> str:
         """What this site is about to allow, in plain words."""
         lines = [
-            f"Data: {self.data}",
+            f"Data: {self.data}"
+            + (
+                " (values may have line breaks: one stray quote can change many rows)"
+                if self.line_breaks
+                else ""
+            ),
             f"Schema: {len(self.schema.columns)} columns, label {self.schema.label!r} "
             f"({self.schema.n_classes} classes), {len(self.schema.splits)} candidate splits",
             f"  its hash: {self.schema.hash}",
@@ -387,7 +398,7 @@ def load_table(policy: Policy) -> tuple[Codes, Any]:
     """The holder's rows, encoded; how they fit the schema is said on this console only."""
     try:
         tell = _tell_owner if policy.owner_warnings else None
-        codes, labels = read_codes(policy.data, policy.schema, tell)
+        codes, labels = read_codes(policy.data, policy.schema, tell, line_breaks=policy.line_breaks)
     except OSError as error:
         raise InvalidTable(f"{policy.data} cannot be read: {error.strerror}.") from error
     if codes.n_rows > policy.max_rows:
