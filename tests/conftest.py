@@ -106,6 +106,12 @@ def _column(rng: np.random.Generator, name: str, n_rows: int) -> tuple[Column, l
     return column, [values[min(i, len(values) - 1)] for i in drawn.tolist()]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Holders count what they spend in the user's home too; here, and in all processes that tests start, elsewhere."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of the published data sets; a test that needs it is skipped where there is none."""

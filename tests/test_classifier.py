@@ -376,10 +376,15 @@ def test_a_schema_from_data_is_for_fit_alone():
             use()
 
 
-def test_a_misspelt_column_is_named():
+def test_a_misspelt_column_is_told_by_its_number():
+    """Where a table has no names of its own, a name may be somebody's value."""
     table, labels = patients()
-    with pytest.raises(InvalidTable, match=r"lacks the column 'age' of the schema. It has 'Age', which"):
-        exact().fit(table.rename(columns={"age": "Age"}), labels)
+    number = list(table).index("age") + 1
+    words = rf"lacks the column 'age' of the schema\. Its column {number} has a name that the schema does not have"
+    model = exact().fit(table, labels)
+    for work in (lambda t: exact().fit(t, labels), model.predict):
+        with pytest.raises(InvalidTable, match=words):
+            work(table.rename(columns={"age": "Age"}))
 
 
 def test_an_epsilon_that_no_noise_can_be_made_for_costs_nobody_the_tree():
@@ -404,7 +409,10 @@ def test_a_table_that_does_not_fit_is_refused():
     model = exact().fit(table, labels)
     with pytest.raises(InvalidTable, match="lacks the column 'dose'"):
         exact().fit(table[["age", "town"]], labels)
-    with pytest.raises(InvalidTable, match="column 'extra' that the schema does not name"):
+    with pytest.raises(
+        InvalidTable,
+        match=f"column {table.shape[1] + 1} of the table has a name that the schema does not have",
+    ):
         exact().fit(table.assign(extra=1), labels)
     with pytest.raises(InvalidTable, match=r"still has the label 'outcome' among its columns; drop it"):
         exact().fit(table.assign(outcome=labels), labels)
@@ -412,8 +420,10 @@ def test_a_table_that_does_not_fit_is_refused():
         exact().fit(table, labels[1:])
     with pytest.raises(InvalidTable, match="not among its classes"):
         exact().fit(table, np.where(labels == "ill", "sick", labels))
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(InvalidTable, match="lacks the column 'dose'"):
         model.predict(table[["age", "town"]])
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        model.predict(table[table.columns[::-1]])
     with pytest.raises(ValueError, match="2 features"):
         exact().fit(table.to_numpy(), labels).predict(table.to_numpy()[:, :2])
     with pytest.raises(ValueError, match=r"two dimensions, .* this has 1"):

@@ -371,7 +371,7 @@ class Adaptive:
 
     def _selection_noise(self, left: IntArray) -> FloatArray:
         """The scale of the noise in rows, if all that is left were spent on one choice."""
-        bound = impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows)
+        bound = float(impurity_bound(self.criterion or Criterion.gini, self.n_classes, self.max_rows))
         epsilon = float(self.epsilon) * np.maximum(left, 1) / GRAINS
         noise: FloatArray = self.noisiness * bound / epsilon
         return noise

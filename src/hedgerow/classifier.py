@@ -23,6 +23,7 @@ from hedgerow.encoding import (
     Codes,
     as_matrix,
     check_codes,
+    check_names,
     encode,
     encode_labels,
     is_frame,
@@ -292,6 +293,20 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         probabilities: NDArray[np.float64] = self.tree_.probabilities[:, self.schema_.class_order][leaves]
         return probabilities
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose class is predicted: an exact number about these rows, so it is not private."""
+        from sklearn.metrics import accuracy_score  # seconds, for those who evaluate
+
+        predicted = self.predict(X)
+        try:
+            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, it may quote labels
+            raise InvalidTable(
+                "the labels cannot be compared with predictions: give one a row, of the kind of the schema's classes."
+            ) from None
+
     def apply(self, X: Any) -> NDArray[np.int32]:
         """The number of the leaf that each row reaches."""
         check_is_fitted(self)
@@ -558,9 +573,13 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if not named:
             if not issparse(X):  # which check_array refuses
                 X = as_matrix(X, len(self.schema.columns) if isinstance(self.schema, Schema) else None)
-            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
-            if X.dtype.kind == "c":
+            if X.dtype.kind == "c":  # scikit-learn would quote them
                 raise InvalidTable("Complex data not supported: a column holds numbers or categories.")
+            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0, estimator=self)
+        elif not reset:
+            check_names(
+                X, self.schema_
+            )  # by number: scikit-learn would quote names, which may be a row's values
         # Names are matched with the schema's in any case; where fit saw none there is nothing more to compare.
         if reset or not named or hasattr(self, "feature_names_in_"):
             validate_data(self, X, reset=reset, skip_check_array=True)

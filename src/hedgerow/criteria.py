@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -104,8 +105,8 @@ def split_gains(cells, criterion):  # type: ignore[no-untyped-def]
 FRACTION_BITS = 10  # scores are integers in units of 2**-10 rows
 
 
-def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> float:
-    """D: by how much one more row can raise F, which it never lowers.
+def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> Fraction:
+    """D, or a little more: by how much one more row can raise F, which it never lowers.
 
     - gini: F(c + e_a) - F(c) = K/(K-1) (1 - (2 c_a + 1)/(m+1) + sum c^2 / (m(m+1))) < 2K/(K-1), approached
       by c_a = 0 in a large pure node;
@@ -113,20 +114,24 @@ def impurity_bound(criterion: Criterion, n_classes: int, max_rows: int) -> float
     - root gini: 2 (sqrt((c_0+1) c_1) - sqrt(c_0 c_1)) <= 2 sqrt(c_1), with c_0 = 0 and c_1 = N - 1;
     - error: K/(K-1) times 1 (the row is not of the largest class) or 0.
 
-    N is `max_rows`, a public bound on the rows with the new one.
+    N is `max_rows`, a public bound on the rows with the new one. Gini's and error's are exact, root gini's is
+    rounded up to 2**-40, entropy's is above D by less than one part in 2**47: never below (docs/privacy.md,
+    Theorem 3).
     """
     k, n = n_classes, max_rows
     if k == 1 or n <= 1:
-        return 0.0
+        return Fraction(0)
     match criterion:
         case Criterion.gini:
-            return 2 * k / (k - 1)
+            return Fraction(2 * k, k - 1)
         case Criterion.entropy:
-            return (n * math.log(n) - (n - 1) * math.log(n - 1)) / math.log(k)
+            # Equal to N log N - (N-1) log(N-1), but a sum of positive numbers: nothing cancels.
+            nats = math.log(n) + (n - 1) * math.log1p(1 / (n - 1))
+            return Fraction(nats / math.log(k)) * (1 + Fraction(1, 2**48))
         case Criterion.root_gini:
-            return 2 * math.sqrt(n - 1)
+            return Fraction(1 + math.isqrt((n - 1) * 2**82 - 1), 2**40)
         case Criterion.error:
-            return k / (k - 1)
+            return Fraction(k, k - 1)
 
 
 @lru_cache(maxsize=1024)  # asked for in every round
@@ -136,17 +141,17 @@ def score_sensitivity(criterion: Criterion, n_classes: int, max_rows: int) -> in
     One more row joins one side of every split and lowers every score by 0 to D. Rounding down to a unit moves
     two changes apart by less than one unit more. A change is the difference of two scores computed in double
     precision, so two changes move apart by up to four times `rounding_error` more.
-    Selectors depend on differences of scores only, so the range of the changes is what counts.
+    Selectors depend on differences of scores only, so the range of the changes is what counts. The sum is one of
+    fractions, so nothing is lost before it is rounded up.
     """
-    error = rounding_error(n_classes, max_rows)
     exact: int = math.ceil(impurity_bound(criterion, n_classes, max_rows) * 2**FRACTION_BITS)
-    rounding: int = 1 + math.ceil(4 * error * 2**FRACTION_BITS)
+    rounding: int = 1 + math.ceil(4 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
     return exact + rounding
 
 
-def rounding_error(n_classes: int, max_rows: int) -> float:
+def rounding_error(n_classes: int, max_rows: int) -> Fraction:
     """How far a score computed in double precision can be from the true one, in rows (docs/privacy.md)."""
-    return 64 * (n_classes + 4) * max_rows * 2.0**-53
+    return Fraction(64 * (n_classes + 4) * max_rows, 2**53)
 
 
 @compiled

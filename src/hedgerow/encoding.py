@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
-from hedgerow.errors import HedgerowError, InvalidTable, InvalidType
+from hedgerow.errors import HedgerowError, InvalidSchema, InvalidTable, InvalidType
 from hedgerow.schema import Categorical, Numeric, Schema
 from hedgerow.threads import even_parts, run_all
 
@@ -107,13 +107,13 @@ def values_at(
 def encode_labels(labels: Any, schema: Schema) -> NDArray[Any]:
     """The class number of each label; a label that is not a class is an error, never dropped."""
     what = f"the label {schema.label!r}"
-    values = _one_dimension(labels, what)
     dtype = np.uint8 if schema.n_classes <= NARROW else np.uint16
-    try:
-        with _no_value_quoted(what):
+    with _no_value_quoted(what):
+        values = _one_dimension(labels, what)
+        try:
             found = _positions(values, schema.classes, what)
-    except InvalidType as error:
-        raise InvalidType(f"{error} {_advice(values)}".rstrip()) from None
+        except InvalidType as error:
+            raise InvalidType(f"{error} {_advice(values)}".rstrip()) from None
     if found.size and int(found.max()) == schema.n_classes:
         raise InvalidTable(
             f"the label {schema.label!r} has values that are missing or not among its classes "
@@ -184,49 +184,78 @@ def is_frame(table: Any) -> bool:
         if isinstance(frame, nw.LazyFrame):
             raise InvalidTable("a lazy table has no rows yet; collect() it first.")
         return isinstance(frame, nw.DataFrame)
-    except nw.exceptions.DuplicateError as error:
-        raise InvalidTable(f"the table has two columns of one name; rename one. {error}") from error
+    except nw.exceptions.DuplicateError:
+        raise InvalidTable(_two_of_one_name(table)) from None
+
+
+def first_repeated(names: Sequence[Any]) -> tuple[int, int] | None:
+    """The numbers, from 1, of the first two columns of one name.
+
+    Errors name columns of a table by these: where the first line is a row, or a table was made without names, a name is
+    somebody's value.
+    """
+    for second, name in enumerate(names):
+        if (first := names.index(name)) < second:
+            return first + 1, second + 1
+    return None
+
+
+def _two_of_one_name(table: Any) -> str:
+    names = getattr(table, "column_names", None)  # Arrow's
+    repeated = first_repeated(list(table.columns) if names is None else list(names))
+    which = "two columns" if repeated is None else "columns {} and {}".format(*repeated)
+    return f"{which} of the table have the same name; rename one."
 
 
 def schema_from_data(table: Any, labels: Any, thresholds: int = 32) -> Schema:
     """Bounds, categories and classes as they stand in the rows. They give rows away: for public data only."""
-    values = _one_dimension(labels, "the label")
-    values = values.to_numpy() if isinstance(values, nw.Series) else values
-    if values.dtype.kind == "O" and all(isinstance(v, Number) for v in values.tolist()):
-        values = np.array(values.tolist())
-    is_infinite = values.dtype.kind == "f" and np.isinf(values).any()
-    if values.dtype.kind == "c" or is_infinite or _is_missing(values).any():
-        raise InvalidTable("Input y contains NaN or infinity: every row needs a class.")
-    if values.dtype.kind == "f" and (values != np.floor(values)).any():
-        raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
-    series: dict[str, Any]
-    if is_frame(table):
-        series = _series_by_name(table)
-    else:
-        array = np.asarray(table)
-        series = {f"x{i}": array[:, i] for i in range(array.shape[1])}
-    if len(values) == 0:
-        raise InvalidTable("Found array with 0 sample(s): no bounds can be read from an empty table.")
-    columns = [_column_from_data(name, column, thresholds) for name, column in series.items()]
-    label = "label"
-    while label in series:
-        label += "_"
-    return Schema(columns, label=label, classes=_distinct(values, "the label"))
+    with _no_value_quoted("the table, or its labels,"):
+        values = _one_dimension(labels, "the label")
+        values = values.to_numpy() if isinstance(values, nw.Series) else values
+        if values.dtype.kind == "O" and all(isinstance(v, Number) for v in values.tolist()):
+            values = np.array(values.tolist())
+        is_infinite = values.dtype.kind == "f" and np.isinf(values).any()
+        if values.dtype.kind == "c" or is_infinite or _is_missing(values).any():
+            raise InvalidTable("Input y contains NaN or infinity: every row needs a class.")
+        if values.dtype.kind == "f" and (values != np.floor(values)).any():
+            raise InvalidTable("Unknown label type: continuous. Labels are classes, not measurements.")
+        series: dict[str, Any]
+        if is_frame(table):
+            series = _series_by_name(table)
+        else:
+            array = np.asarray(table)
+            series = {f"x{i}": array[:, i] for i in range(array.shape[1])}
+        if len(values) == 0:
+            raise InvalidTable("Found array with 0 sample(s): no bounds can be read from an empty table.")
+        label = "label"
+        while label in series:
+            label += "_"
+        classes = _distinct(values, "the label")
+        try:
+            columns = [
+                _column_from_data(name, f"column {number}", column, thresholds)
+                for number, (name, column) in enumerate(series.items(), start=1)
+            ]
+            return Schema(columns, label=label, classes=classes)
+        except InvalidSchema:  # which quotes what it is made of
+            raise InvalidTable(
+                "no schema can be read from these rows: a column holds numbers, text, integers or booleans, and has a "
+                "name; classes are no more than a schema may have. Write the schema yourself."
+            ) from None
 
 
-def _column_from_data(name: str, values: Any, thresholds: int) -> Numeric | Categorical:
+def _column_from_data(name: str, what: str, values: Any, thresholds: int) -> Numeric | Categorical:
     gone = _is_missing(values)
-    if isinstance(values, nw.Series):
-        is_text = values.dtype in (nw.Categorical, nw.Enum)
-        values = values.to_numpy()
+    array = values.to_numpy() if isinstance(values, nw.Series) else values
+    if isinstance(values, nw.Series) and values.dtype in (nw.Categorical, nw.Enum):
+        is_text = True
+    elif array.dtype.kind == "O":
+        is_text = all(isinstance(v, str) for v in array[~gone].tolist())
     else:
-        is_text = values.dtype.kind in "UT"
-    if values.dtype.kind == "O" and not is_text:
-        is_text = all(isinstance(v, str) for v in values[~gone].tolist())
-    present = values[~gone]
+        is_text = not isinstance(values, nw.Series) and array.dtype.kind in "UT"
     if is_text:
-        return Categorical(name, _distinct(present, f"column {name!r}") or ["none"], missing=bool(gone.any()))
-    numbers = _numbers(present, name).astype(np.float64)
+        return Categorical(name, _distinct(array[~gone], what) or ["none"], missing=bool(gone.any()))
+    numbers = _numbers(values, what).astype(np.float64)  # as `encode` will read them
     numbers = numbers[np.isfinite(numbers)]
     low, high = (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
     if not low < high:
@@ -237,10 +266,8 @@ def _column_from_data(name: str, values: Any, thresholds: int) -> Numeric | Cate
 def _distinct(values: NDArray[Any], what: str) -> list[Any]:
     try:
         return np.unique(values).tolist()  # type: ignore[no-any-return]
-    except TypeError as error:
-        raise InvalidType(
-            f"{what} mixes kinds of values that have no order; convert them to text."
-        ) from error
+    except TypeError:
+        raise InvalidType(f"{what} mixes kinds of values that have no order; convert them to text.") from None
 
 
 # ---- Tables of every library -------------------------------------------------------------------------------
@@ -325,7 +352,7 @@ class _Table:
             target = codes.column(i)[start:stop]
             with _no_value_quoted(f"column {column.name!r}"):
                 if isinstance(column, Numeric):
-                    _bin_column(_numbers(values, column.name), i, *bins.arrays, target)
+                    _bin_column(_numbers(values, f"column {column.name!r}"), i, *bins.arrays, target)
                 else:
                     target[:] = _category_bins(values, column)
 
@@ -376,39 +403,50 @@ def _array(values: Any, what: str) -> NDArray[Any]:
     NumPy would find one type for all of them, and a single row more could change how every other row is read.
     """
     has_type = hasattr(values, "__array__") or hasattr(values, "__array_interface__")
-    try:
-        return np.asarray(values) if has_type else np.array(values, dtype=object)
-    except ValueError as error:
-        raise InvalidTable(f"{what} has rows of different lengths.") from error
+    with _no_value_quoted(what):
+        try:
+            return np.asarray(values) if has_type else np.array(values, dtype=object)
+        except ValueError:
+            raise InvalidTable(f"{what} has rows of different lengths.") from None
 
 
 def _series_by_name(table: Any) -> dict[str, nw.Series[Any]]:
     """The columns of a pandas, Polars or Arrow table; names that are not text, such as 0, are read as text."""
     try:
         frame: nw.DataFrame[Any] = nw.from_native(table, eager_only=True)
-    except nw.exceptions.DuplicateError as error:
-        raise InvalidTable(f"the table has two columns of one name; rename one. {error}") from error
-    except TypeError as error:
+    except nw.exceptions.DuplicateError:
+        raise InvalidTable(_two_of_one_name(table)) from None
+    except TypeError:
         raise InvalidType(
             f"a table is a NumPy array or a pandas, Polars or Arrow table, not a {type(table).__name__}."
-        ) from error
-    series = {str(name): frame.get_column(name) for name in frame.columns}
-    if len(series) < len(frame.columns):
-        raise InvalidTable("the table has two columns whose names are equal as text; rename one.")
-    return series
+        ) from None
+    with _no_value_quoted("the table"):
+        names = [str(name) for name in frame.columns]
+        if repeated := first_repeated(names):
+            raise InvalidTable(
+                "columns {} and {} have names that are equal as text; rename one.".format(*repeated)
+            )
+        return {str(name): frame.get_column(name) for name in frame.columns}
+
+
+def check_names(table: Any, schema: Schema) -> None:
+    """Refuse a table with named columns that are not the schema's."""
+    _check_names(list(_series_by_name(table)), schema)
 
 
 def _check_names(names: list[str], schema: Schema) -> None:
-    extra = [name for name in names if name not in schema.names]
+    strange = [number for number, name in enumerate(names, start=1) if name not in schema.names]
     if missing := [name for name in schema.names if name not in names]:
-        meant = f" It has {extra[0]!r}, which the schema does not name." if extra else ""
+        meant = f" Its column {strange[0]} has a name that the schema does not have." if strange else ""
         raise InvalidTable(f"the table lacks the column {missing[0]!r} of the schema.{meant}")
-    if schema.label in extra:
+    if schema.label in names and schema.label not in schema.names:
         raise InvalidTable(
             f"the table still has the label {schema.label!r} among its columns; drop it, and give it as y."
         )
-    if extra:
-        raise InvalidTable(f"the table has a column {extra[0]!r} that the schema does not name; drop it.")
+    if strange:
+        raise InvalidTable(
+            f"column {strange[0]} of the table has a name that the schema does not have; drop it."
+        )
 
 
 def _one_dimension(labels: Any, what: str) -> Any:
@@ -436,7 +474,7 @@ def _one_dimension(labels: Any, what: str) -> Any:
 # ---- The values of a column --------------------------------------------------------------------------------
 
 
-def _numbers(values: Any, name: str) -> NDArray[Any]:
+def _numbers(values: Any, what: str) -> NDArray[Any]:
     """A block of a numeric column as float32 or float64, missing values as NaN."""
     if isinstance(values, nw.Series):
         if values.dtype.is_numeric() or values.dtype == nw.Boolean:
@@ -449,21 +487,57 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
         ):  # objects of pandas look like text if the first are missing
             values = values.to_numpy()
         else:
-            raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
+            raise _not_numeric(what, values)
     if values.dtype in (np.float32, np.float64) and values.dtype.isnative:
         return values  # type: ignore[no-any-return]
     if values.dtype.kind in "USTMmc":
-        raise InvalidType(f"column {name!r} is numeric in the schema, but {values.dtype} in the table.")
+        raise _not_numeric(what, values)
     try:
         if values.dtype.kind == "O":
             if any(isinstance(v, str | bytes) for v in values.tolist()):
                 raise TypeError  # noqa: TRY301 - "12" is text here as it is in a column of strings
             values = np.where(_is_missing(values), np.nan, values)
         return values.astype(np.float64)  # type: ignore[no-any-return]
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError):
         raise InvalidType(
-            f"column {name!r} is numeric in the schema, but the table holds other things, such as text."
-        ) from error
+            f"{what} is numeric in the schema, but the table holds other things, such as text."
+        ) from None
+
+
+def _not_numeric(what: str, values: Any) -> InvalidType:
+    return InvalidType(f"{what} is numeric in the schema, but holds {_kind_of(values)} in the table.")
+
+
+def _kind_of(values: Any) -> str:
+    """What a column holds, in a fixed word. The name that a library has for a type may list categories or fields."""
+    dtype = values.dtype
+    if not isinstance(values, nw.Series):
+        return _NUMPY_KINDS.get(dtype.kind, "other things")
+    if dtype.is_numeric():
+        return "numbers"
+    return next((word for kinds, word in _NARWHALS_KINDS if dtype in kinds), "other things")
+
+
+_NUMPY_KINDS = {
+    **dict.fromkeys("iuf", "numbers"),
+    **dict.fromkeys("UT", "text"),
+    "b": "booleans",
+    "c": "complex numbers",
+    "S": "bytes",
+    "M": "dates or times",
+    "m": "spans of time",
+    "V": "structures",
+}
+_NARWHALS_KINDS = (
+    ((nw.Boolean,), "booleans"),
+    ((nw.String,), "text"),
+    ((nw.Categorical, nw.Enum), "categories"),
+    ((nw.Date, nw.Datetime, nw.Time), "dates or times"),
+    ((nw.Duration,), "spans of time"),
+    ((nw.List, nw.Array), "lists"),
+    ((nw.Struct,), "structures"),
+    ((nw.Binary,), "bytes"),
+)
 
 
 def _floats(values: nw.Series[Any]) -> NDArray[Any]:
@@ -550,14 +624,14 @@ def _as_numbers(values: nw.Series[Any], what: str) -> NDArray[Any]:
         array = values.to_numpy()
         if not any(isinstance(v, str) for v in array.tolist()):
             return array
-    raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
+    raise InvalidType(f"{what} holds numbers in the schema, but {_kind_of(values)} in the table.")
 
 
 def _number_positions(values: NDArray[Any], known: Any, what: str) -> NDArray[Any]:
     if values.dtype.kind == "O":
         return _object_positions(values.tolist(), known)
     if values.dtype.kind not in "biuf":
-        raise InvalidType(f"{what} holds numbers in the schema, but {values.dtype} in the table.")
+        raise InvalidType(f"{what} holds numbers in the schema, but {_kind_of(values)} in the table.")
     ordered = np.asarray(known)
     ranks = np.argsort(ordered)
     kind = np.float64 if ordered.dtype.kind == "f" else np.int64
@@ -583,10 +657,10 @@ def _text_positions(values: Any, known: Any, what: str) -> NDArray[Any]:
         if values.dtype in (nw.String, nw.Categorical, nw.Enum):
             return _replaced(values, known, what)
         if values.dtype != nw.Object:
-            raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
+            raise InvalidType(f"{what} holds text in the schema, but {_kind_of(values)} in the table.")
         values = values.to_numpy()
     if values.dtype.kind not in "OUT":
-        raise InvalidType(f"{what} holds text in the schema, but {values.dtype} in the table.")
+        raise InvalidType(f"{what} holds text in the schema, but {_kind_of(values)} in the table.")
     return _object_positions(values.tolist(), known)
 
 
@@ -598,8 +672,8 @@ def _replaced(values: nw.Series[Any], known: Any, what: str) -> NDArray[Any]:
         found = values.replace_strict(list(known), list(range(len(known))), **numbers)
     except NotImplementedError:  # Arrow has no such kernel for string_view
         found = values.cast(nw.String).replace_strict(list(known), list(range(len(known))), **numbers)
-    except TypeError as error:
-        raise InvalidType(f"{what} holds text in the schema, but other categories in the table.") from error
+    except TypeError:
+        raise InvalidType(f"{what} holds text in the schema, but other categories in the table.") from None
     return found.to_numpy()
 
 

@@ -23,7 +23,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from hedgerow.csv_rows import RowBlock, row_blocks
-from hedgerow.encoding import MAX_ROWS, Codes, column_places, encode, encode_labels
+from hedgerow.encoding import MAX_ROWS, Codes, column_places, encode, encode_labels, first_repeated
 from hedgerow.errors import InvalidTable
 from hedgerow.files import STANDARD, replacing
 from hedgerow.owner import RowReview
@@ -69,12 +69,9 @@ class TableFile:
                 _Csv(path, line_breaks=line_breaks) if suffix == ".csv" else _Parquet(path)
             )
         self.names: Sequence[str] = self._source.names
-        for second, name in enumerate(self.names, start=1):
-            if (first := self.names.index(name) + 1) < second:
-                # By their numbers: where the first line is a row, a name is somebody's value.
-                raise InvalidTable(
-                    f"{self.name}: columns {first} and {second} have the same name; rename one."
-                )
+        if repeated := first_repeated(self.names):
+            first, second = repeated
+            raise InvalidTable(f"{self.name}: columns {first} and {second} have the same name; rename one.")
 
     @property
     def n_rows(self) -> int | None:

@@ -281,7 +281,7 @@ def miss(
     _check_unit(failure_probability=failure_probability)
     _check_positive(select=select, count=count, holders=holders)
     k = schema.n_classes
-    bound = impurity_bound(criterion, k, 2 * max_rows)
+    bound = float(impurity_bound(criterion, k, 2 * max_rows))
     # Impurities of fractional counts: entropy and root gini may rise by D within the first part of a row.
     parts = 0 if criterion in {Criterion.gini, Criterion.error} else 2 * k
     match private_split:

@@ -101,7 +101,7 @@ def test_a_study_has_no_more_releases_than_granted() -> None:
 
 
 def test_by_default_a_row_takes_part_in_a_few_thousand_releases_at_most() -> None:
-    assert LEAST_PRICE == Fraction(1, 4096)
+    assert Fraction(1, 4096) == LEAST_PRICE
     assert QUANTUM >= 0.1
     assert MOST_RELEASES <= 100_000
 

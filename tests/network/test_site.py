@@ -464,6 +464,60 @@ def test_a_journal_that_vanishes_while_the_site_is_up_is_not_begun_anew(policy: 
     assert isinstance(ask(Site(policy), "q0", study="other"), Refusal)  # nor by the next job
 
 
+def test_an_older_journal_that_was_put_back_is_declined_and_the_check_says_so(kit: Path):
+    path = kit / "local" / "hedgerow.toml"
+    store = kit / "local" / "journal" / "studies.db"
+    for name in ("q0", "q1"):
+        site = Site(path)
+        assert isinstance(ask(site, name), Answer)
+        site.close()
+        if name == "q0":
+            older = store.read_bytes()
+    store.write_bytes(older)
+    with pytest.raises(HedgerowError, match="is older than its counter"):
+        Site(path).greet(greeting())
+    before = written(kit)
+    said = command("check", kit)
+    assert said.exit_code == 0
+    assert "EVERY STUDY WOULD BE DECLINED: the journal" in said.stdout
+    assert "Put the newest journal back." in said.stdout
+    assert "Granted epsilon 1, spent 0.25." in command("ledger", "malaria", kit).stdout
+    assert written(kit) == before
+
+
+def test_a_counter_that_is_missing_is_told_on_the_console_once(policy: Path, capsys):
+    policy.write_text('counter = "counted"\n' + policy.read_text())
+    for name in ("q0", "q1", "q2"):
+        site = Site(policy)
+        assert isinstance(ask(site, name), Answer)
+        site.close()
+        said = capsys.readouterr().out
+        assert ("hedgerow: There is no counter" in said) == (name == "q1")
+        assert f"Counter of what was spent: {policy.parent / 'counted'}" in site.policy.explain()
+        [counter] = (policy.parent / "counted").glob("*.json")
+        if name == "q0":
+            counter.unlink()
+
+
+def test_a_counter_that_cannot_be_kept_is_told_before_a_study_begins(kit: Path):
+    path = kit / "local" / "hedgerow.toml"
+    path.write_text('counter = "rows.csv"\n' + path.read_text())
+    said = command("check", kit)
+    assert said.exit_code == 1
+    [sentence] = said.stderr.splitlines()
+    assert sentence.startswith("what was spent cannot be counted a second time in")
+    path.write_text(path.read_text().replace('counter = "rows.csv"', "counter = 3"))
+    assert "say counter, the folder of the counter, or leave it out." in command("check", kit).stderr
+
+
+def test_a_journal_that_others_may_write_is_declined(kit: Path):
+    path = kit / "local" / "hedgerow.toml"
+    (kit / "local" / "journal").mkdir()
+    (kit / "local" / "journal").chmod(0o777)
+    with pytest.raises(HedgerowError, match="may be written by other users"):
+        Site(path).greet(greeting())
+
+
 @pytest.mark.parametrize("name", ["console.log", "hedgerow.pid"])
 def test_a_link_in_a_kit_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     kit, ran = tmp_path / "kit", tmp_path / "ran"

@@ -126,7 +126,7 @@ def test_every_file_of_a_kit_says_what_it_is_for(federation: Federation):
         assert {path.name for path in study.iterdir()} <= {"answers.log", "tree.json", "report.json"}
         assert (study / "answers.log").read_bytes().startswith(b"Hedgerow: ")
     journal = federation.kits / "lake" / "journal"
-    assert all(path.name.startswith("studies.db") for path in journal.iterdir())
+    assert all(path.name.startswith(("studies.db", "studies.key")) for path in journal.iterdir())
 
 
 def exact_counts(federation: Federation) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import ssl
 import subprocess
 import sys
 import threading
@@ -331,6 +332,59 @@ def test_a_tape_forgets_what_was_read() -> None:
     for _ in range(10_000):
         read(tape, first_word)
     assert len(tape.words) <= 32
+
+
+@pytest.mark.parametrize("noise", [SecureNoise(), SeededNoise(5)])
+@pytest.mark.parametrize("cells", [1, 7, 40_000])
+def test_no_word_that_was_read_is_left_in_memory(
+    noise: SecureNoise | SeededNoise, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on the tape nor where it was before it was made longer; and no word that was not read is lost."""
+    written: list[NDArray[np.uint64]] = []  # every array that a tape has ever had
+    given: list[int] = []
+    [(tape, _)] = noise.tapes(np.zeros(1, np.uint64))
+    source = tape._source
+
+    def watched(start: int, into: NDArray[np.uint64]) -> None:
+        source(start, into)
+        written.append(into if into.base is None else into.base)
+        given.extend(into.tolist())
+
+    tape = Tape(watched, first=64)
+    monkeypatch.setattr(type(noise), "tapes", lambda *_: iter([(tape, slice(0, 1))]))
+    SecureNoise.laplace(noise, np.zeros((1, cells), np.int64), Fraction(3), np.zeros(1, np.uint64))  # type: ignore[arg-type]
+    assert len(written) > 1 or cells < 40_000
+    assert tape.position > 0
+    assert not tape.words[: tape.position].any()
+    assert unread(tape) == given[len(given) - len(unread(tape)) :]
+    assert tape.words is written[-1]
+    assert not any(array.any() for array in written[:-1])
+
+
+def test_the_bytes_that_secure_words_came_in_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """False alarm: eight words are 0 with probability 2**-512."""
+    drawn: list[bytes] = []
+    monkeypatch.setattr(ssl, "RAND_bytes", lambda n: drawn.append(os.urandom(n)) or drawn[-1])
+    tape = Tape(tape_of(SecureNoise(), 0)._source, 8)
+    assert drawn[-1] == bytes(64)
+    assert any(unread(tape))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_has_not_its_parents_unread_words() -> None:
+    tape = tape_of(SecureNoise(), 0)
+    assert any(unread(tape))  # false alarm: far below 2**-64
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(send, b"left" if tape.words.any() else b"gone")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(receive, 4) == b"gone"
+    assert any(unread(tape))
 
 
 # ---- No noise, and what each says of itself ------------------------------------------------------------------

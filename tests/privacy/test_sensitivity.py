@@ -7,8 +7,9 @@ seeds are fixed, so there are no false alarms.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_one_more_row_never_lowers_the_impurity(criterion: Criterion, n_classes:
 def test_one_more_row_raises_the_impurity_by_at_most_the_bound(
     criterion: Criterion, n_classes: int, max_rows: int
 ) -> None:
-    bound = impurity_bound(criterion, n_classes, max_rows)
+    bound = float(impurity_bound(criterion, n_classes, max_rows))
     assert rises(criterion, n_classes, max_rows).max() <= bound + ROUNDING
 
 
@@ -97,7 +98,8 @@ def test_the_bound_is_reached_to_a_tenth_with_forty_rows(criterion: Criterion, n
     There Gini rises by 2K/(K-1) (m / (m+1)) with m = max_rows - 1: a table of few rows gets more noise than
     it needs (twice as much for max_rows = 2), in return for a bound that asks for no max_rows.
     """
-    bound, largest = impurity_bound(criterion, n_classes, MOST), rises(criterion, n_classes, MOST).max()
+    bound = float(impurity_bound(criterion, n_classes, MOST))
+    largest = rises(criterion, n_classes, MOST).max()
     share = (MOST - 1) / MOST if criterion is Criterion.gini else 1.0
     assert largest == pytest.approx(share * bound, rel=1e-9)
 
@@ -115,7 +117,48 @@ def test_replacing_a_row_changes_the_impurity_by_at_most_the_bound(
     more = counts[:, None, :] + np.eye(n_classes, dtype=np.int64)
     impurities = weighted_impurities(more, criterion)
     changes = impurities.max(axis=1) - impurities.min(axis=1)
-    assert changes.max() <= impurity_bound(criterion, n_classes, MOST) + ROUNDING
+    assert changes.max() <= float(impurity_bound(criterion, n_classes, MOST)) + ROUNDING
+
+
+def exact_bound(criterion: Criterion, n_classes: int, max_rows: int) -> Decimal:
+    """D to 60 digits; the differences that it is made of lose no more than 20 of them."""
+    k, n = Decimal(n_classes), Decimal(max_rows)
+    with localcontext() as context:
+        context.prec = 60
+        match criterion:
+            case Criterion.gini:
+                return 2 * k / (k - 1)
+            case Criterion.entropy:
+                return (n * n.ln() - (n - 1) * (n - 1).ln()) / k.ln()
+            case Criterion.root_gini:
+                return 2 * (n - 1).sqrt()
+            case Criterion.error:
+                return k / (k - 1)
+
+
+def row_bounds() -> list[int]:
+    """The smallest, the largest, those beside powers of two, some where plain formulas fail, and some by chance."""
+    beside = {2**i + d for i in range(2, 32) for d in (-1, 0, 1)}
+    drawn = np.exp(np.random.default_rng(4).uniform(np.log(2), np.log(MAX_ROWS), 300)).astype(int).tolist()
+    return sorted({*range(2, 60), 786_280_871, MAX_ROWS, 2 * MAX_ROWS, *beside, *drawn})
+
+
+@pytest.mark.parametrize("criterion", Criterion)
+def test_no_rounding_makes_the_sensitivity_smaller_than_the_bound(criterion: Criterion) -> None:
+    """Against 60 digits. Entropy may be one unit above (its D can be a whole number of units), the others never."""
+    slack = 1 if criterion is Criterion.entropy else 0
+    for n_classes in (2,) if criterion is Criterion.root_gini else (2, 3, 4, 5, 7, 10, 29, 1_000, 65_536):
+        for max_rows in row_bounds():
+            bound = exact_bound(criterion, n_classes, max_rows)
+            with localcontext() as context:
+                context.prec = 60
+                units = int((bound * 2**FRACTION_BITS).quantize(Decimal(1), ROUND_CEILING))
+            rounding = 1 + math.ceil(4 * rounding_error(n_classes, max_rows) * 2**FRACTION_BITS)
+            found = score_sensitivity(criterion, n_classes, max_rows) - rounding
+            assert units <= found <= units + slack, (n_classes, max_rows)
+            assert Fraction(impurity_bound(criterion, n_classes, max_rows)) >= Fraction(bound) * (
+                1 - Fraction(1, 10**58)
+            )
 
 
 def test_root_ginis_printed_sensitivity_is_passed_from_27_rows_on() -> None:

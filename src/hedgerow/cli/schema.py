@@ -176,7 +176,8 @@ def _column(name: str, kind: pa.DataType) -> str:
             "# categories = []  # all that are possible, whether they occur or not",
         ]
     else:
-        return f"\n# {name!r} is left out: a column of {kind} has to be made a number or a category first.\n"
+        # The type is not named: it may have names and values in it.
+        return f"\n# {name!r} is left out: what it holds has to be made a number or a category first.\n"
     return (
         "\n".join([*lines, "missing = false  # true if values may be missing, whether any are or not"]) + "\n"
     )

@@ -94,9 +94,12 @@ class GroupedRows:
             raise ValueError("these rows are another holder's already; group them anew.")
         self._is_claimed = True
 
-    def fingerprint(self) -> str:
-        """A hash of the rows with their labels, before any is split; private."""
-        content = hashlib.sha256(self._order.data)
+    def fingerprint(self, key: bytes) -> str:
+        """A hash, with a key, of the rows with their labels, before any is split; private.
+
+        Without the key nobody can test a guess at the rows: who knows all of them but one would have few to try.
+        """
+        content = hashlib.blake2b(self._order.data, key=key, digest_size=32)
         for matrix in self._codes:
             content.update(np.ascontiguousarray(matrix).data)
         return content.hexdigest()

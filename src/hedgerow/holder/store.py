@@ -1,19 +1,24 @@
 """The studies of one holder in one file: what was asked, what it cost, what was answered. SQLite.
 
 A charge is on disk before noise is drawn, an answer before it leaves. So after a crash the file shows at
-least what has left the house, and whoever asks again gets the same answer. The file is the whole account.
-Deleting it, or putting an older one in its place, makes the holder forget what it has spent: keep it as carefully
-as the rows.
+least what has left the house, and whoever asks again gets the same answer. The file is the whole account. Keep it
+as carefully as the rows: deleting it makes the holder forget what it has spent. That an older one was put in its place
+is noticed by a counter that is kept elsewhere. The rows of a study are known by a hash, which is made with a key in a
+file beside the store: a copy of the store alone does not tell whether the rows are those that somebody guesses.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import math
 import os
+import re
+import secrets
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from fractions import Fraction
@@ -21,26 +26,33 @@ from pathlib import Path
 from typing import Any, Self
 
 from hedgerow.errors import BudgetExceeded, HedgerowError, InvalidStore, Refused
+from hedgerow.holder.counter import Counter, Total
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
 from hedgerow.holder.holder import quote_of
+from hedgerow.holder.own_files import OWN, check_own, make_key, open_own, read_key
 from hedgerow.messages import VERSION as MESSAGES
 from hedgerow.messages import Request, from_bytes
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import Noise
 from hedgerow.repeated import Epsilon
 
+LOG = logging.getLogger(__name__)
+
 APPLICATION = 0x48656467  # "Hedg", where SQLite files name the program that they belong to
-VERSION = 1000 * MESSAGES + 2  # of the messages in it, and of the tables
+VERSION = 1000 * MESSAGES + 3  # of the messages in it, and of the tables
 PATIENCE = 30.0  # seconds to wait for another process's transaction
-OWN = 0o600  # a hash of all rows is nobody else's to read; SQLite gives its side files the store's own mode
+SIDE_FILES = ("-journal", "-wal")  # SQLite's own: it gives them the store's mode, and believes what they say
 
 TABLES = (
+    """CREATE TABLE store (
+        identifier TEXT NOT NULL  -- random: names the counter of what was spent
+    )""",
     """CREATE TABLE studies (
         number INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
         terms TEXT NOT NULL,  -- the grant, until the first question as it is today
-        basis TEXT NOT NULL,  -- the rows that questions are about, by their hash, and the kind of noise
+        basis TEXT NOT NULL,  -- the rows that questions are about, by a hash with the key, and the kind of noise
         spent TEXT NOT NULL  -- an exact fraction
     )""",
     """CREATE TABLE requests (
@@ -62,19 +74,35 @@ class StudyOpen(Refused):
 class Store:
     """The file. All its studies together may spend `lifetime_epsilon`, each the largest sum along a path.
 
+    `counter` is the folder in which the spending is counted a second time; by default it is the user's own for such
+    things. What the owner should know but need not obey is given to `tell`.
+
     >>> store = Store("holder.db", lifetime_epsilon=Fraction(3))        # doctest: +SKIP
     >>> with store.open_study(grant) as study:                          # doctest: +SKIP
     ...     desk = study.desk(rows, SecureNoise())
     ...     answer = desk.handle(request)
     """
 
-    def __init__(self, path: str | Path, *, lifetime_epsilon: Epsilon = math.inf) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        lifetime_epsilon: Epsilon = math.inf,
+        counter: Path | None = None,
+        tell: Callable[[str], None] = LOG.warning,
+    ) -> None:
         if not lifetime_epsilon > 0:
             raise ValueError(f"lifetime_epsilon={lifetime_epsilon!r}; it must be positive.")
         self.path = Path(path)
         self.lifetime_epsilon = lifetime_epsilon
+        self._key_path = self.path.with_suffix(".key")
+        is_begun = self._key_path.exists()  # a key is made when there is a store already
         try:
+            for ours in (self.path.parent, self.path, *(Path(f"{self.path}{side}") for side in SIDE_FILES)):
+                check_own(ours)
             if not self.path.exists():
+                if is_begun:
+                    raise InvalidStore(_LOST.format(store=self.path, key=self._key_path))
                 _create(self.path)
         except OSError as error:
             raise InvalidStore(f"there can be no store of studies at {self.path}: {error}.") from error
@@ -82,6 +110,27 @@ class Store:
             _check(database)
             # No write-ahead log: whoever copies the file alone, at any moment, copies every charge.
             database.all("PRAGMA journal_mode = DELETE")
+            self.counter = Counter(counter, _identifier(database), self.path, tell)
+
+    def key(self) -> bytes:
+        """What the hash of the rows is made with; made when the first study begins."""
+        try:
+            if not self._key_path.exists():
+                with _Connection(self.path) as database:
+                    if _total(database).bookings:
+                        raise InvalidStore(_NO_KEY.format(key=self._key_path, store=self.path))
+                make_key(self._key_path)
+            return read_key(self._key_path)
+        except OSError as error:
+            raise InvalidStore(f"the key {self._key_path} cannot be used: {error.strerror}.") from error
+
+    def difference(self) -> str:
+        """In what the store and its counter differ, in words; empty if they agree. Refuses an older store.
+
+        Nothing is made or changed.
+        """
+        with _Connection(self.path) as database, database.transaction():  # no charge comes between the two
+            return self.counter.difference(_total(database))
 
     def spent(self) -> dict[str, Fraction]:
         """What each study has spent."""
@@ -115,12 +164,13 @@ class Store:
 
     def check(self, grant: StudyGrant, rows: GroupedRows, noise: Noise) -> None:
         """Refuse what a study that goes on would be refused for, and leave everything as it is."""
+        self.difference()
         if self.account(grant.study) is None:
             return
         with _Connection(self.path) as database:
             [[terms, basis]] = database.all("SELECT terms, basis FROM studies WHERE name = ?", grant.study)
         _check_unchanged(grant.study, "terms", terms, _terms(grant))
-        _check_unchanged(grant.study, "basis", basis, _basis(rows, noise))
+        _check_unchanged(grant.study, "basis", basis, _basis(rows, noise, self.key()))
 
     def open_study(self, grant: StudyGrant) -> StoredStudy:
         """The journal of a study, begun or continued; refused while anybody else has it open."""
@@ -137,6 +187,8 @@ class StoredStudy:
         self._number = self._begin()
         self._lock = _lock(store.path, self._number, grant.study)
         try:
+            with self._database.transaction() as database:
+                store.counter.begin(_total(database), self._number)
             self._agree("terms", _terms(grant))
         except BaseException:
             self.close()
@@ -161,7 +213,7 @@ class StoredStudy:
         The rows must be the same as then: prices are added up along paths, and a row that has changed its side of
         a split would have paid on both.
         """
-        self._agree("basis", _basis(rows, noise))
+        self._agree("basis", _basis(rows, noise, self._store.key()))
         desk = self.grant.desk(rows, noise, self)
         _check_spent(self.grant.study, desk.holder.ledger, self._store.spent()[self.grant.study])
         return desk
@@ -199,14 +251,25 @@ class StoredStudy:
 
     def charged(self, identifier: str, request: bytes, spent: Epsilon) -> None:
         """See `Journal.charged`; refuses what would bring all studies together above their epsilon."""
+        counter = self._store.counter
         with self._database.transaction() as database:
             others = database.all("SELECT spent FROM studies WHERE number != ?", self._number)
             if sum((_exact(other) for [other] in others), spent) > self._store.lifetime_epsilon:
                 raise BudgetExceeded("the epsilon that these data have for all studies together is spent.")
+            counter.difference(_total(database))  # refuses an older store
             row = (self._number, self._place, identifier, request)
             database.all("INSERT INTO requests (study, place, identifier, request) VALUES (?, ?, ?, ?)", *row)
             database.all("UPDATE studies SET spent = ? WHERE number = ?", str(spent), self._number)
-        self._place += 1
+            total = _total(database)
+            prepared = counter.prepare(total, self._number)
+        try:
+            with self._database.transaction():  # or one study would write over what another has counted since
+                counter.settle(prepared, total)
+        except InvalidStore as error:  # the charge is on disk, and a counter may be behind
+            counter.tell(f"a charge was not counted a second time: {error}")
+        self._place += (
+            1  # at last: after an interruption the next charge finds its place taken, and is refused
+        )
 
     def answered(self, identifier: str, answer: bytes) -> None:
         """See `Journal.answered`; an answer is written once and for all."""
@@ -275,6 +338,7 @@ def _create(path: Path) -> None:
                 f"PRAGMA user_version = {VERSION}",
             ):
                 database.all(statement)
+            database.all("INSERT INTO store VALUES (?)", secrets.token_hex(16))
         new.chmod(OWN)
         with suppress(FileExistsError):  # another process was quicker
             os.link(new, path)
@@ -289,13 +353,43 @@ def _check(database: _Connection) -> None:
         raise InvalidStore(f"{database.path} is damaged; what was spent cannot be told from it.")
 
 
+def _identifier(database: _Connection) -> str:
+    found = database.all("SELECT identifier FROM store")
+    if len(found) != 1 or not isinstance(found[0][0], str) or not re.fullmatch("[0-9a-f]{32}", found[0][0]):
+        raise InvalidStore(f"{database.path} is damaged: it does not say which store it is.")
+    return found[0][0]
+
+
+def _total(database: _Connection) -> Total:
+    """What was ever booked, in one statement: all of it is of one moment."""
+    found = database.all("SELECT spent, (SELECT count(*) FROM requests) FROM studies")
+    return Total(found[0][1] if found else 0, sum((_exact(spent) for spent, _ in found), Fraction(0)))
+
+
+_LOST = (
+    "there is no store of studies at {store}, but its key, {key}, is there. Restore the store: without it nobody knows "
+    "what was spent. (If all of that may be forgotten, remove the key.)"
+)
+_NO_KEY = (
+    "the key {key} is missing, and without it no study can go on: whether the rows are still those that it began with "
+    "cannot be told. Restore it from the backup of the journal. What was spent can be read all the same: hedgerow ledger "
+    "{store}. (If the key is lost for good, a file of 32 random bytes in its place lets new studies begin; those that "
+    "have begun are over.)"
+)
+
+
 def _terms(grant: StudyGrant) -> dict[str, Any]:
     exact = {name: str(getattr(grant, name)) for name in ("epsilon", "least_price")}
     return asdict(grant) | exact | {"methods": list(grant.methods)}
 
 
-def _basis(rows: GroupedRows, noise: Noise) -> dict[str, Any]:
-    return {"rows": rows.fingerprint(), "private noise": noise.private}
+def _basis(rows: GroupedRows, noise: Noise, key: bytes) -> dict[str, Any]:
+    """What no later request of a study may change: its rows, and whether its noise protects anybody.
+
+    `key` is known by a hash, too: another one is not taken for other rows.
+    """
+    known_by = hashlib.blake2b(b"the key of a store", key=key, digest_size=16).hexdigest()
+    return {"key": known_by, "rows": rows.fingerprint(key), "private noise": noise.private}
 
 
 def _check_unchanged(study: str, column: str, text: str, now: dict[str, Any]) -> None:
@@ -350,9 +444,12 @@ def _exact(text: Any) -> Fraction:
 def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:
     """A lock on a study that ends with the process, however that ends: a transaction on a file beside the store."""
     file = Path(f"{path}-study-{number}.lock")
+    check_own(file)
+    try:
+        os.close(open_own(file, os.O_RDWR))  # or SQLite would make it, for others to read
+    except OSError as error:
+        raise InvalidStore(f"the lock {file} cannot be used: {error.strerror}.") from error
     lock = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
-    with suppress(PermissionError):  # another user has made it
-        file.chmod(OWN)
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:

@@ -7,6 +7,7 @@ package draws a random number that touches data.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import threading
@@ -28,27 +29,40 @@ LARGEST_VALUE = 2**62
 LARGEST_SCALE = 2**53
 
 
+Source = Callable[[int, NDArray[np.uint64]], None]
+
+
 class Tape:
     """An endless tape of uniformly random 64-bit words, of which `words[position:]` is written and unread.
 
-    `source(start, count)` writes the words `start .. start + count - 1`, counted from the tape's beginning.
+    `source(start, into)` writes the words from number `start` on, counted from the tape's beginning, until `into` is full.
+    Words that were read are zeros: whoever knows them can take the noise off again, and a copy of the process's
+    memory (a core dump, a page on the swap disk, a forked child) may be made long after the answer has left.
     """
 
     __slots__ = ("_first", "_source", "_written", "position", "words")
 
-    def __init__(self, source: Callable[[int, int], NDArray[np.uint64]], first: int) -> None:
+    def __init__(self, source: Source, first: int) -> None:
         self._source = source
         self._first = self._written = first
-        self.words = source(0, first).copy()  # writable like all later ones: one compiled sampler for all
+        self.words = np.empty(first, dtype=np.uint64)
+        source(0, self.words)
         self.position = 0
 
     def extend(self) -> None:
         """Write more words, at least as many as are left to read; words already read are dropped."""
         unread = self.words[self.position :]
         count = max(self._first, len(unread))
-        self.words = np.concatenate([unread, self._source(self._written, count)])
+        words = np.empty(len(unread) + count, dtype=np.uint64)
+        words[: len(unread)] = unread
+        self._source(self._written, words[len(unread) :])
+        self.clear()
+        self.words, self.position = words, 0
         self._written += count
-        self.position = 0
+
+    def clear(self) -> None:
+        """Overwrite the words that are left to read, when nobody will."""
+        self.words[self.position :] = 0
 
     def fill(self, sampler: Callable[..., tuple[int, int]], n: int, *arguments: Any) -> None:
         """Have `sampler(words, position, first, *arguments) -> (next, position)` make draws 0 to n - 1 in order.
@@ -60,7 +74,9 @@ class Tape:
         """
         done = 0
         while done < n:
-            done, self.position = sampler(self.words, self.position, done, *arguments)
+            begin = self.position
+            done, self.position = sampler(self.words, begin, done, *arguments)
+            self.words[begin : self.position] = 0
             if done < n:
                 self.extend()
 
@@ -195,9 +211,8 @@ class SeededNoise:
     def _tape(self, node: np.uint64) -> Tape:
         seed = np.uint64(self.seed)
 
-        def source(start: int, count: int) -> NDArray[np.uint64]:
-            words: NDArray[np.uint64] = _philox_words(seed, node, np.uint64(start), count)
-            return words
+        def source(start: int, into: NDArray[np.uint64]) -> None:
+            into[:] = _philox_words(seed, node, np.uint64(start), len(into))
 
         return Tape(source, first=256)
 
@@ -284,6 +299,8 @@ class _SecureTapes(threading.local):
         return self.tape
 
     def forget(self) -> None:
+        if self.tape is not None:
+            self.tape.clear()  # the parent will read these words
         self.tape = None
 
 
@@ -292,11 +309,16 @@ _secure_tapes = _SecureTapes()
 os.register_at_fork(after_in_child=_secure_tapes.forget)
 
 
-def _secure_words(start: int, count: int) -> NDArray[np.uint64]:  # noqa: ARG001 (a tape's source)
+def _secure_words(start: int, into: NDArray[np.uint64]) -> None:  # noqa: ARG001 (a tape's source)
     import ssl  # late: simulations do without it
 
-    # OpenSSL's generator is seeded and reseeded by the operating system's, safe to fork, and 16 times as fast.
-    return np.frombuffer(ssl.RAND_bytes(8 * count), dtype=np.uint64)
+    # OpenSSL's generator is seeded and reseeded by the operating system's, safe to fork, and 16 times as fast. It
+    # changes its own key after every call, so its state does not tell the words that it gave out.
+    drawn = np.frombuffer(ssl.RAND_bytes(into.nbytes), dtype=np.uint64)
+    into[:] = drawn
+    # Python's bytes cannot be written to, and freed memory is not cleared. These were made a moment ago and nobody else
+    # has a reference to them, so nobody can see them change. (Bytes of length 0 and 1 are shared; words have 8.)
+    ctypes.memset(drawn.ctypes.data, 0, drawn.nbytes)
 
 
 # ---- Philox4x32-10 -------------------------------------------------------------------------------------------

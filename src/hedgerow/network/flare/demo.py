@@ -60,7 +60,7 @@ def _furnish(study: Study, kit: Path, table: Table) -> None:
         for row, label in zip(rows, labels, strict=True):
             out.writerow(["" if value is None or value != value else value for value in row] + [label])  # noqa: PLR0124 - NaN
     (kit / "local" / POLICY_FILE).write_text(
-        'data = "data.csv"\nschema = "schema.toml"\njournal = "../journal"\n'
+        'data = "data.csv"\nschema = "schema.toml"\njournal = "../journal"\ncounter = "../counter"\n'
         f"lifetime_epsilon = {study.epsilon}\nmax_rows = {study.max_rows}\n"
         f'[[grants]]\nstudy = "{study.name}"\nepsilon = {study.epsilon}\nneighbours = "{study.neighbours}"\n',
         encoding="utf-8",

@@ -164,6 +164,7 @@ _POLICY = """\
 data = "CHANGE-ME.csv"      # the rows: .csv or .parquet, relative to this file; never leaves this machine
 schema = "schema.toml"      # what is public about them, the same file at every holder
 journal = "../journal"      # where every charge and answer is kept; back it up, never edit or delete it
+# counter = "/far/away"     # the folder in which spending is counted a second time; never in the journal's backup
 lifetime_epsilon = {study.epsilon}      # what all studies together may ever spend on these rows
 max_rows = {study.max_rows}   # a public bound on the number of rows
 
@@ -213,8 +214,8 @@ The site of holder {name}. Its rows stay here; it answers questions with noise, 
 startup/  client.crt, client.key, rootCA.pem: mutual TLS (keep the key to yourself); fed_client.json: the server.
           Nothing in a kit is run: whoever made it need not be trusted with the rows.
 local/    {policy}: what you allow; schema.toml: what is public about the rows.
-journal/  (once there is one) studies.db: every charge and every answer that has left this site, and beside it
-          files that end in .lock, one for each study.
+journal/  (once there is one) studies.db: every charge and every answer that has left this site; studies.key: the key
+          of the hashes of rows in it, never to be handed out; and files that end in .lock, one for each study.
 run/      (once it has been started) FLARE's working folder and logs, written anew at each start: only Hedgerow's
           executor may run, no code from jobs, no shell, no logs to the server.
 console.log, hedgerow.pid: what the running process says, and its number.

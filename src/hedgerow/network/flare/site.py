@@ -10,7 +10,7 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from hedgerow.encoding import MAX_ROWS, Codes
-from hedgerow.errors import HedgerowError, InvalidMessage, InvalidTable, Refused
+from hedgerow.errors import HedgerowError, InvalidMessage, InvalidStore, InvalidTable, Refused
+from hedgerow.holder.counter import state_folder
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import LEAST_PRICE, MOST_RELEASES, QUANTUM, QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
@@ -40,6 +41,7 @@ PLACES = {
     "schema": "the file of the schema",
     "journal": "the folder in which everything that was spent is kept",
 }
+COUNTER = "counter"  # may be left out
 NOT_HERE = "this holder does not take part in the study as asked; its own console says why."
 
 
@@ -116,6 +118,7 @@ class Policy:
     max_rows: int = MAX_ROWS
     owner_warnings: bool = True  # on this site's own console
     line_breaks: bool = False  # in values of a CSV file, between quotes
+    counter: Path | None = None  # the folder in which spending is counted a second time, if not the usual one
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -128,7 +131,15 @@ class Policy:
 
     @classmethod
     def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
-        entries = {*PLACES, "lifetime_epsilon", "max_rows", "line_breaks", "owner_warnings", "grants"}
+        entries = {
+            *PLACES,
+            COUNTER,
+            "lifetime_epsilon",
+            "max_rows",
+            "line_breaks",
+            "owner_warnings",
+            "grants",
+        }
         if unknown := sorted(plain.keys() - entries):
             raise InvalidPolicy(_unknown(unknown, entries))
         places = {name: _place(plain, name, folder) for name in PLACES}
@@ -165,6 +176,7 @@ class Policy:
             max_rows=max_rows,
             owner_warnings=owner_warnings,
             line_breaks=line_breaks,
+            counter=_place(plain, COUNTER, folder) if COUNTER in plain else None,
         )
 
     def explain(self) -> str:
@@ -180,6 +192,7 @@ class Policy:
             f"({self.schema.n_classes} classes), {len(self.schema.splits)} candidate splits",
             f"  its hash: {self.schema.hash}",
             f"Journal: {self.journal}",
+            f"Counter of what was spent: {self.counter or state_folder()}",
             f"All studies together may ever spend epsilon {_words(self.lifetime)}."
             if math.isfinite(self.lifetime)
             else "There is no limit to what all studies together may ever spend (lifetime_epsilon = inf).",
@@ -219,7 +232,8 @@ class Site:
         self._stamp = _stamp(path)
         self.policy = policy = Policy.load(path)
         self._codes, self._labels = load_table(policy)
-        _check_journal(policy.journal)
+        _check_takes_files(policy.journal, _no_journal)
+        _check_takes_files(policy.counter or state_folder(), _no_counter)
         self._kept: Store | None = None
         self._open: dict[str, tuple[StoredStudy, Desk]] = {}
         self._lock = threading.Lock()  # FLARE delivers messages on several threads
@@ -282,7 +296,7 @@ class Site:
         """The studies that there have been; kept, so that a file that vanishes is missed and not begun anew."""
         path = self.policy.journal / STORE
         if self._kept is None and path.exists():
-            self._kept = Store(path, lifetime_epsilon=self.policy.lifetime)
+            self._kept = _open_store(self.policy)
         return self._kept
 
     def _left_for(self, study: str | None) -> Epsilon:
@@ -304,6 +318,10 @@ class Site:
         else:
             spent = store.spent()
             lines += [f"Study {s!r} has spent epsilon {_words(spent[s])} so far." for s in spent]
+            try:
+                lines += filter(None, [store.difference()])
+            except InvalidStore as error:
+                return "\n".join([*lines, f"EVERY STUDY WOULD BE DECLINED: {error}"])
         if math.isfinite(policy.lifetime):
             left = _words(self._left_for(None))
             lines.append(f"Of epsilon {_words(policy.lifetime)} for all studies together, {left} is left.")
@@ -445,7 +463,7 @@ def _unknown(names: list[str], entries: set[str]) -> str:
 def _place(plain: Mapping[str, Any], name: str, folder: Path) -> Path:
     """Where a policy says that something is."""
     if not isinstance(plain.get(name), str):
-        raise InvalidPolicy(f"say {name}, {PLACES[name]}.")
+        raise InvalidPolicy(f"say {name}, {PLACES.get(name, 'the folder of the counter, or leave it out')}.")
     place: Path = folder / plain[name]
     return place
 
@@ -474,21 +492,33 @@ def _make_store(policy: Policy) -> Store:
         policy.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise _no_journal(policy.journal, error) from error
-    return Store(policy.journal / STORE, lifetime_epsilon=policy.lifetime)
+    return _open_store(policy)
 
 
-def _check_journal(folder: Path) -> None:
+def _open_store(policy: Policy) -> Store:
+    path = policy.journal / STORE
+    return Store(path, lifetime_epsilon=policy.lifetime, counter=policy.counter, tell=say)
+
+
+def _check_takes_files(folder: Path, sorry: Callable[[Path, OSError], InvalidPolicy]) -> None:
     """Refuse a folder that does not take a file, or cannot be made; leaves nothing behind."""
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise _no_journal(folder, error) from error
+        raise sorry(folder, error) from error
 
 
 def _no_journal(folder: Path, error: OSError) -> InvalidPolicy:
     return InvalidPolicy(
         f"no journal can be kept in {folder} ({error.strerror}); let `journal` in {POLICY_FILE} name a folder that "
         "this user may write to."
+    )
+
+
+def _no_counter(folder: Path, error: OSError) -> InvalidPolicy:
+    return InvalidPolicy(
+        f"what was spent cannot be counted a second time in {folder} ({error.strerror}); let `{COUNTER}` in "
+        f"{POLICY_FILE} name a folder that this user may write to, far from the journal."
     )
