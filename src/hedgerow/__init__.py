@@ -11,6 +11,8 @@ from hedgerow.errors import (
     InvalidTable,
     InvalidType,
     MissingPackage,
+    NotPrivateWarning,
+    OwnerWarning,
     Refused,
     SchemaMismatch,
 )
@@ -30,7 +32,9 @@ __all__ = [
     "InvalidTable",
     "InvalidType",
     "MissingPackage",
+    "NotPrivateWarning",
     "Numeric",
+    "OwnerWarning",
     "PrivateTreeClassifier",
     "Refused",
     "Schema",
