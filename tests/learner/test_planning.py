@@ -13,10 +13,14 @@ from hedgerow.budget import GRAINS, Adaptive, Scheduled, Unlimited
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.errors import InvalidParameter, InvalidTable
-from hedgerow.learner.coordinator import _Study
+from hedgerow.holder.counts import GroupedRows
+from hedgerow.holder.holder import Holder
+from hedgerow.learner.coordinator import Coordinator, _Study
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
 from hedgerow.network.local import LocalNetwork
+from hedgerow.privacy.ledger import Ledger
+from hedgerow.privacy.noise import SeededNoise
 
 ONE = Fraction(1)
 
@@ -175,3 +179,31 @@ def test_what_the_cells_lack_of_a_well_known_parent_is_divided_between_the_child
     assert born["variance"] == pytest.approx([4.0, 4.0])
     assert born["measured"].tolist() == [[50, 0], [0, 60]]
     assert born["noise"].tolist() == [8.0, 8.0]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("budget", ["auto", "decay"])
+@pytest.mark.parametrize(
+    ("method", "n_holders"),
+    [("auto", 1), ("paper", 1), ("local", 5), ("noisy_columns", 5), ("noisy_counts", 2)],
+)
+def test_a_plan_keeps_to_the_least_price_of_a_release(method, n_holders, budget, neighbours):
+    """The ledgers would refuse it otherwise."""
+    rng = np.random.default_rng(0)
+    table = rng.random((20_000, 4))
+    labels = (np.sin(9 * table[:, 0]) * table[:, 1] > 0.2).astype(int)
+    codes, numbers = encode(table, schema()), encode_labels(labels, schema())
+    least, epsilon = Fraction(1, 100), Fraction(4)
+    wishes = Wishes(
+        epsilon, n_holders=n_holders, method=method, budget=budget, neighbours=neighbours, least_price=least
+    )
+    plan = make_plan(schema(), wishes)
+    ledgers = [Ledger(epsilon, neighbours=neighbours, least_price=least * epsilon) for _ in range(n_holders)]
+    dealt = np.array_split(rng.permutation(20_000), n_holders)
+    holders = [
+        Holder(GroupedRows(codes, numbers, schema(), rows), SeededNoise(i), ledger, 2**20)
+        for i, (rows, ledger) in enumerate(zip(dealt, ledgers, strict=True))
+    ]
+    tree, _ = Coordinator(LocalNetwork(holders)).learn(schema(), plan)
+    assert tree.n_splits > 1
+    assert min(entry.epsilon for entry in ledgers[0].entries) >= least * epsilon

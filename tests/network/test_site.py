@@ -164,6 +164,50 @@ def test_a_site_without_rows_takes_part_like_any_other(policy: Path):
     assert "spent 0.25." in account(policy, "malaria")
 
 
+def test_how_the_rows_fit_the_schema_is_said_on_the_holders_console_only(policy: Path, capsys):
+    rows = policy.parent / "rows.csv"
+    lines = rows.read_text().splitlines()
+    rows.write_text("\n".join([*lines, *lines[1:100] * 4]) + "\n")
+    site = Site(policy)
+    site.greet(greeting())
+    answers = [ask(site, "q0"), ask(site, "q1", kind=CountSplits)]
+    site.close()
+    console = capsys.readouterr().out
+    assert "exact copies of others" in console
+    assert "do not publish" in console
+    assert not any("copies" in str(vars(answer)) for answer in answers)
+    policy.write_text("owner_warnings = false\n" + policy.read_text())
+    Site(policy).close()
+    assert "copies" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("least_price = 2", "from 0 to 1"),
+        ("least_price = 'x'", "must be a number"),
+        ("most_releases = 0", "at least 1"),
+        ("quantum = -1", "from 0 to 60"),
+        ("quantum = true", "must be a number"),
+    ],
+)
+def test_a_wrong_limit_of_a_grant_is_named(policy: Path, line: str, reason: str):
+    policy.write_text(f"{policy.read_text()}{line}\n")
+    with pytest.raises(InvalidPolicy, match=reason):
+        Site(policy)
+
+
+def test_a_study_that_plans_cheaper_releases_than_granted_is_declined(policy: Path):
+    policy.write_text(policy.read_text() + "least_price = 0.01\n")
+    site = Site(policy)
+    with pytest.raises(HedgerowError, match="none costs less than 0.01"):
+        site.greet(greeting(least_price="1/101"))
+    site.greet(greeting(least_price="1/100"))
+    assert isinstance(ask(site, "a", epsilon=Fraction(1, 101)), Refusal)
+    assert isinstance(ask(site, "b", epsilon=Fraction(1, 100)), Answer)
+    site.close()
+
+
 def test_a_file_with_a_stray_quote_is_refused_and_only_the_holders_console_says_so(policy: Path, capsys):
     pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
     from hedgerow.network.flare.executor import HolderExecutor
