@@ -189,7 +189,7 @@ class Scheduled:
     @property
     def root(self) -> int:
         """See `BudgetRule.root`."""
-        return math.floor(GRAINS * self.root_fraction)
+        return max(math.floor(GRAINS * self.root_fraction), self.planner.least_price)
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`."""
@@ -301,7 +301,7 @@ class Adaptive:
     @property
     def root(self) -> int:
         """See `BudgetRule.root`."""
-        return math.floor(GRAINS * self.root_fraction)
+        return max(math.floor(GRAINS * self.root_fraction), self.least_price)
 
     def settle(self, root: Standing) -> BudgetRule:
         """See `BudgetRule.settle`: every node decides for itself, but whether there are forks depends on all rows."""

@@ -193,7 +193,7 @@ def test_a_plan_keeps_to_the_least_price_of_a_release(method, n_holders, budget,
     table = rng.random((20_000, 4))
     labels = (np.sin(9 * table[:, 0]) * table[:, 1] > 0.2).astype(int)
     codes, numbers = encode(table, schema()), encode_labels(labels, schema())
-    least, epsilon = Fraction(1, 100), Fraction(4)
+    least, epsilon = Fraction(1, 500), Fraction(4)
     wishes = Wishes(
         epsilon, n_holders=n_holders, method=method, budget=budget, neighbours=neighbours, least_price=least
     )
