@@ -179,10 +179,11 @@ def _full() -> Iterator[Audit]:
     yield from _mixed(by_name[ONE_FALLS], by_name[ONE_STAYS], EPSILONS)
     yield from _counts(pairs, EPSILONS, ("root", "children"))
     yield from _opendp(by_name[ONE_FALLS], EPSILONS)
-    ways = [
+    schedules = [
         Fitting(selector=selector, budget=budget) for selector in SELECTORS for budget in ("auto", *SCHEDULES)
     ]
-    ways += [Fitting(), Fitting(noise="opendp"), *(Fitting(method=method) for method in METHODS[1:])]
+    yield from _fits([by_name[ONE_FALLS], by_name[EMPTY]], schedules)
+    ways = [Fitting(), Fitting(noise="opendp"), *(Fitting(method=method) for method in METHODS[1:])]
     ways += [
         Fitting(method=method, budget="uniform", leaf_fraction=fraction, max_splits=1)
         for method in ("select", "noisy_columns")
@@ -197,13 +198,12 @@ def _full() -> Iterator[Audit]:
         REPLACED,
         KINDS,
     ]
-    for pair in (by_name[name] for name in fitted):
-        yield from (Audit(way, pair, epsilon, share=0.075) for way in ways for epsilon in FIT_EPSILONS)
+    yield from _fits([by_name[name] for name in fitted], ways)
     for pair in (by_name[name] for name in (ONE_FALLS, EMPTY, SECOND)):
         for method in STUDIED:
             for fraction in (None, *LOPSIDED):
                 watching = Watching(method, fraction, 3 if fraction is None else 1)
-                yield from (Audit(watching, pair, epsilon, share=0.075) for epsilon in FIT_EPSILONS)
+                yield from (Audit(watching, pair, epsilon, share=0.05) for epsilon in FIT_EPSILONS)
 
 
 def _quick() -> Iterator[Audit]:
@@ -232,8 +232,8 @@ def _quick() -> Iterator[Audit]:
     yield from _opendp(worst, one)
     # Whole fits are slow. Those whose leaves have nearly all of epsilon show a doubled price in few runs; the others
     # are run so often that an answer without noise would show.
-    yield Audit(Fitting(budget="uniform", leaf_fraction=LOPSIDED[0], max_splits=1), worst, two, share=0.075)
-    yield Audit(Watching("local", LOPSIDED[0], max_splits=1), empty, two, share=0.075)
+    yield Audit(Fitting(budget="uniform", leaf_fraction=LOPSIDED[0], max_splits=1), worst, two, share=0.1)
+    yield Audit(Watching("local", LOPSIDED[0], max_splits=1), empty, two, share=0.1)
     yield Audit(Fitting(), worst, one[0], share=0.02)
     yield Audit(Fitting(method="paper"), worst, one[0], share=0.02)
     yield Audit(Watching("noisy_columns"), empty, one[0], share=0.02)
@@ -309,6 +309,11 @@ def _count(what: str, at: str, pair: Neighbours, epsilon: Fraction) -> Audit:
     }
     are_few = what in n_cells and n_cells[what] <= MOST_CELLS
     return Audit(Counting(what, at), pair, epsilon, share=1.5 if are_few else 0.25)
+
+
+def _fits(pairs: Sequence[Neighbours], ways: Sequence[Fitting]) -> Iterator[Audit]:
+    for pair in pairs:
+        yield from (Audit(way, pair, epsilon, share=0.05) for way in ways for epsilon in FIT_EPSILONS)
 
 
 def _opendp(pair: Neighbours, epsilons: Sequence[Fraction]) -> Iterator[Audit]:
