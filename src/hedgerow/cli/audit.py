@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table as RichTable
 
 from hedgerow.cli.console import AsJson, Jobs, console, print_json, progress, say
 
+if TYPE_CHECKING:
+    from hedgerow.audit.suite import Finding
+
 
 def audit(
-    quick: Annotated[bool, typer.Option("--quick", help="A minute instead of an hour.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Two minutes instead of hours.")] = False,
     runs: Annotated[int | None, typer.Option(min=8, help="Selections on each neighbour.")] = None,
     jobs: Jobs = -1,
     paper: Annotated[
@@ -23,27 +27,44 @@ def audit(
     if paper:
         _audit_paper(runs, as_json)
         return
-    from hedgerow.audits import FALSE_ALARM, run_suite
+    from hedgerow.audit.suite import run_suite
 
     found = run_suite("quick" if quick else "full", runs, jobs, progress=True)
-    alarms = [finding for finding in found if finding.exceeds]
     if as_json:
         print_json([finding.to_dict() for finding in found])
     else:
-        table = RichTable("mechanism", "neighbours", "epsilon claimed", "at least", "verdict")
-        for finding in found:
-            claimed, least = f"{float(finding.audit.epsilon):g}", f"{finding.result.lower_bound:.3f}"
-            verdict = "[red]COSTS MORE[/red]" if finding.exceeds else "within"
-            table.add_row(
-                finding.audit.mechanism.name, finding.audit.neighbours.name, claimed, least, verdict
-            )
-        console.print(table)
-        for finding in alarms:
-            say(f"{finding.audit.mechanism.name}: {finding.result}")
-        say(
-            f"{len(found)} audits, {len(alarms)} above the claim (by chance with probability {FALSE_ALARM:g})."
-        )
-    raise typer.Exit(code=1 if alarms else 0)
+        _print_findings(found)
+    raise typer.Exit(code=1 if any(finding.exceeds for finding in found) else 0)
+
+
+def _print_findings(found: Sequence[Finding]) -> None:
+    """Every audit with its bound and its twin's, then what costs too much and what could not have been found."""
+    from hedgerow.audit.suite import FALSE_ALARM
+
+    table = RichTable(
+        "mechanism", "neighbours", "epsilon claimed", "at least", "verdict", "its twin, at least"
+    )
+    for finding in found:
+        bound, twin = finding.result.lower_bound, finding.twin
+        verdict = "[red]COSTS MORE[/red]" if finding.exceeds else "within"
+        power = f"{twin.result.lower_bound:.3f}, {'found' if twin.found else '[yellow]not found[/yellow]'}"
+        audited = finding.audit
+        table.add_row(
+            audited.mechanism.name, audited.neighbours.name, f"{float(audited.epsilon):g}", f"{bound:.3f}",
+            verdict, power,
+        )  # fmt: skip
+    console.print(table)
+    alarms = [finding for finding in found if finding.exceeds]
+    for finding in alarms:
+        say(f"{finding.audit.mechanism.name}: {finding.result}")
+    blind = [finding for finding in found if not finding.twin.found]
+    say(f"{len(found)} audits, {len(alarms)} above the claim (by chance with probability {FALSE_ALARM:g}).")
+    say(
+        f"A twin is the same mechanism at twice its price. {len(found) - len(blind)} twins were found; "
+        f"these {len(blind)} audits would not notice a doubled price:"
+    )
+    for finding in blind:
+        say(f"- {finding.audit.mechanism.name}, {finding.audit.neighbours.name}: {finding.twin.why_not}.")
 
 
 def _audit_paper(runs: int | None, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
@@ -31,8 +31,8 @@ MOST_CONDITIONS = 2
 class Statistic(Protocol):
     """A number computed from an outcome; an event says that it is large."""
 
-    def __call__(self, outcome: Outcome) -> float:
-        """The statistic of one outcome."""
+    def values(self, outcomes: Sequence[Outcome]) -> NDArray[np.float64]:
+        """The statistic of each outcome."""
 
     def describe(self, threshold: float) -> str:
         """The condition that the statistic is at least `threshold`, for a reader."""
@@ -45,10 +45,10 @@ class Entry:
     index: int
     sign: int
 
-    def __call__(self, outcome: Outcome) -> float:
-        """See `Statistic`."""
-        value = _value(outcome, self.index, ())
-        return self.sign * float(value) if _is_number(value) else -math.inf
+    def values(self, outcomes: Sequence[Outcome]) -> NDArray[np.float64]:
+        """See `Statistic.values`."""
+        entries = _values(outcomes, self.index, ())
+        return np.array([self.sign * float(entry) if _is_number(entry) else -math.inf for entry in entries])
 
     def describe(self, threshold: float) -> str:
         """See `Statistic.describe`."""
@@ -68,9 +68,10 @@ class LogRatio:
     edges: tuple[float, ...]
     ratios: Mapping[Hashable, float]
 
-    def __call__(self, outcome: Outcome) -> float:
-        """See `Statistic`."""
-        return self.ratios.get(_value(outcome, self.index, self.edges), 0.0)
+    def values(self, outcomes: Sequence[Outcome]) -> NDArray[np.float64]:
+        """See `Statistic.values`."""
+        ratio = self.ratios.get
+        return np.array([ratio(value, 0.0) for value in _values(outcomes, self.index, self.edges)])
 
     def describe(self, threshold: float) -> str:
         """See `Statistic.describe`."""
@@ -86,9 +87,10 @@ class SumOfLogRatios:
 
     parts: tuple[LogRatio, ...]
 
-    def __call__(self, outcome: Outcome) -> float:
-        """See `Statistic`."""
-        return sum(part(outcome) for part in self.parts)
+    def values(self, outcomes: Sequence[Outcome]) -> NDArray[np.float64]:
+        """See `Statistic.values`."""
+        sums: NDArray[np.float64] = np.sum([part.values(outcomes) for part in self.parts], axis=0)
+        return sums
 
     def describe(self, threshold: float) -> str:
         """See `Statistic.describe`."""
@@ -108,8 +110,12 @@ class Event:
     conditions: Conditions
     likelier: int
 
-    def __contains__(self, outcome: Outcome) -> bool:
-        return all(statistic(outcome) >= threshold for statistic, threshold in self.conditions)
+    def among(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """The outcomes in which it happened."""
+        for statistic, threshold in self.conditions:
+            met = (statistic.values(outcomes) >= threshold).tolist()
+            outcomes = list(compress(outcomes, met))
+        return outcomes
 
     def __str__(self) -> str:
         return " and ".join(statistic.describe(threshold) for statistic, threshold in self.conditions)
@@ -125,6 +131,19 @@ class AuditResult:
     trials: int  # runs a neighbour that `hits` were counted in
     confidence: float
     runs: int  # a neighbour
+
+    def runs_to_exceed(self, epsilon: float) -> int | None:
+        """About how many runs would prove more than `epsilon`, were the event to happen as often as it did.
+
+        None if no number would (or none below a thousand times as many).
+        """
+        for more in np.geomspace(1, 1000, 61).tolist():
+            hits, other_hits = (np.array(more * max(n, 1)) for n in self.hits)
+            trials = math.ceil(more * self.trials)
+            if _log_ratio_bound(hits, other_hits, trials, 1 - self.confidence) > epsilon:
+                runs: int = math.ceil(more * self.runs)
+                return runs
+        return None
 
     def __str__(self) -> str:
         return (
@@ -286,7 +305,7 @@ def _best_threshold(
     statistic: Statistic, choosing: Sides, trials: int, failure: float
 ) -> tuple[float, float]:
     """The threshold with the largest bound, and that bound."""
-    likelier, other = (np.sort([statistic(outcome) for outcome in side]) for side in choosing)
+    likelier, other = (np.sort(statistic.values(side)) for side in choosing)
     if len(likelier) == 0:
         return math.inf, -math.inf
     thresholds = _spread(np.unique(likelier))
@@ -309,31 +328,33 @@ def _statistics(ordering: Sides) -> list[Statistic]:
     widths = {len(outcome) for outcome in chain(*ordering)}
     if len(widths) > 1:
         return statistics  # entries of outcomes of different lengths do not correspond
-    entries = range(widths.pop())
+    entries = [index for index in range(widths.pop()) if len(set(_values(chain(*ordering), index, ()))) > 1]
     ratios = tuple(_log_ratio(ordering, index) for index in entries)
     numbers = [index for index in entries if all(_is_number(outcome[index]) for outcome in chain(*ordering))]
     statistics += [Entry(index, sign) for index in numbers for sign in (1, -1)]
-    return [*statistics, *ratios, SumOfLogRatios(ratios)]
+    return [*statistics, *ratios, *([SumOfLogRatios(ratios)] if ratios else [])]
 
 
 def _log_ratio(ordering: Sides, index: int | None) -> LogRatio:
-    values = [_value(outcome, index, ()) for outcome in chain(*ordering)]
+    values = _values(chain(*ordering), index, ())
     edges: tuple[float, ...] = ()
     if index is not None and all(map(_is_number, values)) and len(set(values)) > MOST_VALUES:
         inner = np.linspace(0, 1, MOST_VALUES // 2 + 1)[1:-1]
         edges = tuple(np.unique(np.quantile(np.array(values, float), inner)).tolist())
-    likelier, other = (Counter(_value(outcome, index, edges) for outcome in side) for side in ordering)
+    likelier, other = (Counter(_values(side, index, edges)) for side in ordering)
     # One is added to both counts, so that what was seen once is no strong evidence.
     ratios = {value: math.log((likelier[value] + 1) / (other[value] + 1)) for value in likelier | other}
     return LogRatio(index, edges, ratios)
 
 
-def _value(outcome: Outcome, index: int | None, edges: tuple[float, ...]) -> Hashable:
-    """An entry (None beyond the outcome's end), or the bin it lies in, or the whole outcome."""
+def _values(outcomes: Iterable[Outcome], index: int | None, edges: tuple[float, ...]) -> Sequence[Hashable]:
+    """An entry of each outcome (None beyond its end), or the bin it lies in, or the whole outcome."""
     if index is None:
-        return outcome
-    value: Hashable = outcome[index] if index < len(outcome) else None
-    return bisect_right(edges, value) if edges and _is_number(value) else value
+        return list(outcomes)
+    values = [outcome[index] if index < len(outcome) else None for outcome in outcomes]
+    return (
+        [bisect_right(edges, value) if _is_number(value) else value for value in values] if edges else values
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -345,12 +366,12 @@ def _likelier_first(sides: Sides, likelier: int) -> Sides:
 
 
 def _within(event: Event, sides: Sides) -> Sides:
-    first, second = ([outcome for outcome in side if outcome in event] for side in sides)
+    first, second = map(event.among, sides)
     return first, second
 
 
 def _log_ratio_bound(
-    hits: NDArray[np.int64], other_hits: NDArray[np.int64], trials: int, failure: float
+    hits: NDArray[Any], other_hits: NDArray[Any], trials: int, failure: float
 ) -> NDArray[np.float64]:
     """log(p_low / q_high), with Clopper-Pearson bounds that fail with probability `failure` / 2 each."""
     from scipy.special import betaincinv  # type: ignore[import-untyped, unused-ignore]
