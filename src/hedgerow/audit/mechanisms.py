@@ -11,7 +11,7 @@ import numpy as np
 
 from hedgerow.audit.evidence import Insider, Path, Transcript, overhear
 from hedgerow.audit.neighbours import Neighbours
-from hedgerow.classifier import PrivateTreeClassifier
+from hedgerow.classifier import SimulatedTree
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
@@ -334,7 +334,7 @@ class Fitting(_Spent):
         return released
 
 
-class _OverheardTree(PrivateTreeClassifier):
+class _OverheardTree(SimulatedTree):
     """The learner that users have, with somebody listening to its one holder."""
 
     insider: Insider
