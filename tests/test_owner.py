@@ -238,7 +238,7 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     spent = SpentInProcess()
     for seed in range(3):
         table, labels = people(90, seed)
-        spent.add(Sample.of(encode(table, SCHEMA), encode_labels(labels, SCHEMA)), len(labels), 1.0)
+        spent.add(Sample.of(encode(table, SCHEMA), encode_labels(labels, SCHEMA)), len(labels), 1.0, print)
     assert len(spent._known) <= 100
 
 

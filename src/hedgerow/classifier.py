@@ -245,7 +245,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         _check_lengths(codes, labels)
         if self._tells_owner and math.isfinite(self.epsilon):
             check_codes(codes, labels, schema)
-            self._tell_owner(SPENT_IN_PROCESS.add(Sample.of(codes, labels), codes.n_rows, self.epsilon))
+            sample = Sample.of(codes, labels)
+            SPENT_IN_PROCESS.add(sample, codes.n_rows, self.epsilon, self._tell_owner)
         if holders is None:
             return self._fit_grouped([GroupedRows(codes, labels, schema)])
         # An empty list has no type of its own.
@@ -477,15 +478,17 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             pays = math.isfinite(self.epsilon)
             review = RowReview(self.schema_, copies=pays)
             sample = review.see(table, codes, numbers)
-            self._tell_owner(review.sentences(), holder)
+            for sentence in review.sentences():
+                self._tell_owner(holder + sentence)
             if pays:
-                self._tell_owner(SPENT_IN_PROCESS.add(sample, codes.n_rows, self.epsilon), holder)
+                SPENT_IN_PROCESS.add(
+                    sample, codes.n_rows, self.epsilon, lambda sentence: self._tell_owner(holder + sentence)
+                )
         return GroupedRows(codes, numbers, self.schema_)
 
-    def _tell_owner(self, sentences: Sequence[str], holder: str = "") -> None:
+    def _tell_owner(self, sentence: str) -> None:
         """Warn of what the rows say; nothing has been spent yet, so nothing is lost where warnings are errors."""
-        for sentence in sentences:
-            warnings.warn(f"{holder}{sentence} {MUST_NOT_BE_PUBLISHED}", OwnerWarning, stacklevel=4)
+        warnings.warn(f"{sentence} {MUST_NOT_BE_PUBLISHED}", OwnerWarning, stacklevel=4)
 
     @contextmanager
     def _unchanged_if_refused(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -297,27 +297,28 @@ class SpentInProcess:
         self._known: dict[int, _Spent] = {}
         self._one_at_a_time = threading.Lock()
 
-    def add(self, sample: Sample, n_rows: int, epsilon: float) -> list[str]:
-        """Remember a fit that is about to spend epsilon; what to tell the owner if it is not the first, once."""
+    def add(self, sample: Sample, n_rows: int, epsilon: float, tell: Callable[[str], None]) -> None:
+        """Remember a fit that is about to spend epsilon; tell the owner, once, if it is not the first.
+
+        Where `tell` raises, nothing will be spent and nothing is remembered.
+        """
         keys = _recognisable(sample, n_rows)
         with self._one_at_a_time:
             before = [self._known[key] for key in keys if key in self._known]
             is_again = _are_known(np.array([key in self._known for key in keys], dtype=bool))
-            is_said = any(spent.is_said for spent in before)
+            if is_again and not any(spent.is_said for spent in before):
+                total = max(spent.epsilon for spent in before) + epsilon
+                tell(
+                    "these rows, or many of them, have been trained on before in this process. What is spent on a row "
+                    f"adds up: epsilon {total:g} so far, and every further fit adds its own. (Searches, "
+                    "cross-validation and calibration fit many times. This is said once.)"
+                )
             for key in keys:
                 spent = self._known.setdefault(key, _Spent(0.0, is_said=False))
                 spent.epsilon += epsilon
                 spent.is_said |= is_again
             while len(self._known) > self.MOST_REMEMBERED:
                 del self._known[next(iter(self._known))]
-            if not is_again or is_said:
-                return []
-            total = max(spent.epsilon for spent in before)
-        return [
-            "these rows, or many of them, have been trained on before in this process. What is spent on a row adds up: "
-            f"epsilon {total:g} so far, and every further fit adds its own. (Searches, cross-validation and "
-            "calibration fit many times. This is said once.)"
-        ]
 
 
 def _recognisable(sample: Sample, n_rows: int) -> list[int]:

@@ -323,6 +323,17 @@ sys.stdin.read()
 """
 
 
+def test_who_tries_to_open_a_study_again_does_not_lose_its_lock(path: Path) -> None:
+    """Closing any descriptor of a file ends all locks that a process has on it."""
+    command = [sys.executable, "-c", HOLD, str(path), SCHEMA.hash]
+    with Store(path).open_study(GRANT):
+        with pytest.raises(Refused, match="open already"):
+            Store(path).open_study(GRANT)
+        other = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert "StudyOpen" in other.stderr
+        assert other.stdout == ""
+
+
 def test_a_process_that_is_killed_leaves_no_lock(path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(path), SCHEMA.hash]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -16,11 +16,12 @@ from hedgerow import Categorical, Schema
 from hedgerow.cli import app
 from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
 from hedgerow.errors import HedgerowError, InvalidTable
+from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.network.flare import processes
 from hedgerow.network.flare.say import plain_error
-from hedgerow.network.flare.site import NOT_HERE, InvalidPolicy, NoGrant, Site, account
+from hedgerow.network.flare.site import NOT_HERE, OPENING, InvalidPolicy, NoGrant, Site, account
 
 from .conftest import write_csv
 
@@ -37,7 +38,7 @@ def policy(tmp_path: Path) -> Path:
 def write_policy(path: Path, grants: dict[str, float], lifetime: float = 2.0) -> None:
     text = f'data = "rows.csv"\nschema = "schema.toml"\njournal = "journal"\nlifetime_epsilon = {lifetime}\n'
     for study, epsilon in grants.items():
-        text += f'[[grants]]\nstudy = "{study}"\nepsilon = {epsilon}\nmethods = ["local"]\n'
+        text += f'[[grants]]\nstudy = "{study}"\nepsilon = {epsilon}\nmethods = ["local"]\nquantum = 0\n'
     path.write_text(text)
 
 
@@ -192,9 +193,22 @@ def test_how_the_rows_fit_the_schema_is_said_on_the_holders_console_only(policy:
     ],
 )
 def test_a_wrong_limit_of_a_grant_is_named(policy: Path, line: str, reason: str):
-    policy.write_text(f"{policy.read_text()}{line}\n")
+    policy.write_text(policy.read_text().replace("quantum = 0\n", "") + line + "\n")
     with pytest.raises(InvalidPolicy, match=reason):
         Site(policy)
+
+
+def test_opening_a_study_is_held_back_because_its_rows_are_divided_anew(policy: Path, monkeypatch):
+    seen: list[int] = []
+    monkeypatch.setattr(AnswerClock, "hold_back", lambda _self, _came, times: seen.append(times))
+    site = Site(policy)
+    site.greet(greeting())
+    site.greet(greeting())  # open already
+    ask(site, "a")
+    site.close()
+    ask(site, "b")  # opened again
+    site.close()
+    assert seen == [OPENING, 1, OPENING, 1]
 
 
 def test_a_study_that_plans_cheaper_releases_than_granted_is_declined(policy: Path):

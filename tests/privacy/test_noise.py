@@ -218,6 +218,34 @@ def test_a_forked_child_does_not_use_its_parents_words(
     assert parents.isdisjoint(np.frombuffer(os.read(receive, 800), np.uint64).tolist())
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_has_no_words_of_its_parents_other_threads() -> None:
+    """False alarm: that all of 64,000 random words are 0."""
+    tapes: list[Tape] = []
+    has_drawn, may_end = threading.Event(), threading.Event()
+
+    def draw() -> None:
+        tapes.append(tape_of(SecureNoise(), 0))
+        has_drawn.set()
+        may_end.wait(60)
+
+    other = threading.Thread(target=draw)
+    other.start()
+    has_drawn.wait(60)
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(send, bytes([any(unread(tapes[0]))]))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(receive, 1) == bytes([False])
+    assert any(unread(tapes[0]))
+    may_end.set()
+    other.join()
+
+
 def test_a_pickle_of_secure_noise_carries_no_random_words() -> None:
     tape_of(SecureNoise(), 0)
     assert len(pickle.dumps(SecureNoise())) < 100

@@ -108,6 +108,7 @@ class Counter:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             check_own(self.path.parent)
             new = self.path.with_name(f"{self._identifier}-{writer}.new")
+            check_own(new)
             plain = {"bookings": total.bookings, "spent": str(total.spent)}
             with os.fdopen(open_own(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 json.dump(plain, file)

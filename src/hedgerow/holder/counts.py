@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,7 +114,7 @@ class GroupedRows:
         self._ranges = known[
             :0
         ]  # until every row is in its place again: what is interrupted cannot be counted
-        parts = _parts(ranges, ROWS_TO_PARTITION, self._turns)
+        parts = _parts(ranges, blurred(ROWS_TO_PARTITION), self._turns)
         n_left = np.zeros((len(parts), len(nodes)), dtype=np.int64)
         share(
             lambda tickets: _partition(
@@ -205,7 +206,7 @@ class GroupedRows:
             lambda tickets: count_quarters(
                 *self._columns, self._order, self._label_bits, ranges, self._times, rules, tickets, out
             ),
-            int((ranges[:, 1] - ranges[:, 0]).sum()) // ROWS_TO_PARTITION,
+            int((ranges[:, 1] - ranges[:, 0]).sum()) // blurred(ROWS_TO_PARTITION),
         )
         return out[which.ravel()]
 
@@ -249,7 +250,7 @@ class GroupedRows:
         ranges[is_stored] = 0
         share(
             lambda tickets: _count_labels(self._order, self._label_bits, ranges, tickets, out),
-            int((ranges[:, 1] - ranges[:, 0]).sum()) // ROWS_TO_PARTITION,
+            int((ranges[:, 1] - ranges[:, 0]).sum()) // blurred(ROWS_TO_PARTITION),
         )
         return out[which]
 
@@ -292,7 +293,7 @@ class GroupedRows:
         if not len(nodes):
             return
         ranges, targets = self._ranges[nodes], self._row[nodes]
-        parts = _parts(ranges, ROWS_TO_COUNT, self._turns)
+        parts = _parts(ranges, blurred(ROWS_TO_COUNT), self._turns)
         spare = np.zeros((len(parts), *self._store.shape[1:]), dtype=np.int32)
         share(
             lambda tickets: _count(
@@ -319,6 +320,15 @@ def check_rows(rows: NDArray[np.integer[Any]], n_rows: int) -> None:
 
 
 # ---- Rows in their order, and how they are divided ---------------------------------------------------------
+
+
+def blurred(rows: int) -> int:
+    """A number of rows between half and one and a half times as many, drawn anew each time.
+
+    With a fixed number of rows that are worth a thread, one row more could wake one, again and again, and be seen by a
+    clock. So it does with probability 1 / rows.
+    """
+    return rows // 2 + secrets.randbelow(rows)
 
 
 @compiled

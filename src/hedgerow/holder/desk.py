@@ -18,7 +18,7 @@ from typing import Protocol
 from hedgerow.errors import HedgerowError, InvalidMessage, InvalidStore, Refused, SchemaMismatch
 from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.holder import Charged, Holder
+from hedgerow.holder.holder import MOST_GENERATIONS, Charged, Holder
 from hedgerow.messages import (
     Answer,
     CountCells,
@@ -120,6 +120,7 @@ class Desk:
         self._queries = queries
         self._journal: Journal = Memory() if journal is None else journal
         self._unanswered: dict[str, Charged] = {}
+        self._looks_at_a_row = 0  # how often, for the question that is being answered
         self._is_behind = False  # its journal: interrupted between charging a request and following it
         self._one_at_a_time = threading.Lock()
         for identifier, asked, is_answered in self._journal.past():
@@ -142,29 +143,30 @@ class Desk:
         Never raises for what a stranger sent.
         """
         came = self._clock.now()
-        answer, releases_of_a_row = self._respond(data)
-        self._clock.hold_back(came, releases_of_a_row)
-        return answer
+        with self._one_at_a_time:
+            self._looks_at_a_row = 0
+            try:
+                return self._respond(data)
+            finally:  # whatever went wrong
+                self._clock.hold_back(came, self._looks_at_a_row)
 
-    def _respond(self, data: bytes) -> tuple[bytes, int]:
-        """What to say, and in how many releases one row may have taken part."""
+    def _respond(self, data: bytes) -> bytes:
         try:
             request = from_bytes(data)
         except InvalidMessage as error:
-            return to_bytes(Refusal(self.study, "unknown", str(error))), 0
+            return to_bytes(Refusal(self.study, "unknown", str(error)))
         if not isinstance(request, Request):
-            return to_bytes(Refusal(self.study, "unknown", "only requests are answered.")), 0
+            return to_bytes(Refusal(self.study, "unknown", "only requests are answered."))
         try:
-            with self._one_at_a_time:
-                return self._answer(request, data)
+            return self._answer(request, data)
         except InvalidStore:
             LOG.exception("study %r: a request could not be written down", self.study)
             reason = "the holder cannot write its account down; ask again later."
         except HedgerowError as error:
             reason = str(error)[:2000]
-        return to_bytes(Refusal(self.study, request.identifier, reason)), 0
+        return to_bytes(Refusal(self.study, request.identifier, reason))
 
-    def _answer(self, request: Request, data: bytes) -> tuple[bytes, int]:
+    def _answer(self, request: Request, data: bytes) -> bytes:
         if request.study != self.study:
             raise Refused("this study has not been granted here.")
         if self._is_behind:
@@ -178,6 +180,7 @@ class Desk:
             considered = self.holder.consider(request.growth, request.query)
             self._journal.charged(request.identifier, data, considered.quote.spent)
             self._is_behind = True
+            self._looks_at_a_row = MOST_GENERATIONS  # until it is known
             self._unanswered[request.identifier] = self.holder.charge(considered)
             self._is_behind = False
         else:
@@ -185,14 +188,15 @@ class Desk:
             if asked != data:
                 raise Refused(f"the name {request.identifier!r} was used for another request.")
             if answer is not None:
-                return answer, 0
+                return answer
             # Charged, but no answer was kept, so none has left: noise may be drawn now.
         charged = self._unanswered[request.identifier]
+        self._looks_at_a_row = charged.looks_at_a_row
         values = self.holder.release(charged)
         answer = to_bytes(Answer(self.study, request.identifier, values))
         self._journal.answered(request.identifier, answer)
         del self._unanswered[request.identifier]
-        return answer, charged.releases_of_a_row
+        return answer
 
 
 @dataclass(frozen=True)

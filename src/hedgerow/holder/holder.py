@@ -77,7 +77,7 @@ class Charged:
 
     query: Query
     keys: Sequence[NDArray[np.uint64]]
-    releases_of_a_row: int  # how many of its releases one row can take part in
+    looks_at_a_row: int  # how often one row is looked at: in releases, and when nodes are split
 
 
 class Holder:
@@ -132,7 +132,8 @@ class Holder:
         self._follow(considered.growth, considered.paths)
         query = considered.query
         keys = [self._keys.serve(query.nodes, PURPOSE[kind]) for kind in releases_of(query)]
-        return Charged(query, keys, considered.quote.releases_of_a_row)
+        generations = 0 if considered.growth is None else sum(1 for _ in considered.growth.generations())
+        return Charged(query, keys, considered.quote.releases_of_a_row + generations)
 
     def _quote(self, growth: Grow | None, nodes: IntArray, prices: Sequence[Price]) -> tuple[Paths, Quote]:
         """The tree and the account after an announcement, then releases about nodes.

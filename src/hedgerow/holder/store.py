@@ -267,9 +267,8 @@ class StoredStudy:
                 counter.settle(prepared, total)
         except InvalidStore as error:  # the charge is on disk, and a counter may be behind
             counter.tell(f"a charge was not counted a second time: {error}")
-        self._place += (
-            1  # at last: after an interruption the next charge finds its place taken, and is refused
-        )
+        # At last: after an interruption the next charge finds its place taken, and is refused.
+        self._place += 1
 
     def answered(self, identifier: str, answer: bytes) -> None:
         """See `Journal.answered`; an answer is written once and for all."""
@@ -446,7 +445,10 @@ def _lock(path: Path, number: int, study: str) -> sqlite3.Connection:
     file = Path(f"{path}-study-{number}.lock")
     check_own(file)
     try:
-        os.close(open_own(file, os.O_RDWR))  # or SQLite would make it, for others to read
+        # Or SQLite would make it, for others to read. Only a new one is opened here: closing a descriptor of a file ends
+        # all locks that this process has on it.
+        with suppress(FileExistsError):
+            os.close(open_own(file, os.O_RDWR | os.O_EXCL))
     except OSError as error:
         raise InvalidStore(f"the lock {file} cannot be used: {error.strerror}.") from error
     lock = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)

@@ -11,6 +11,7 @@ import ctypes
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,7 +41,7 @@ class Tape:
     memory (a core dump, a page on the swap disk, a forked child) may be made long after the answer has left.
     """
 
-    __slots__ = ("_first", "_source", "_written", "position", "words")
+    __slots__ = ("__weakref__", "_first", "_source", "_written", "position", "words")
 
     def __init__(self, source: Source, first: int) -> None:
         self._source = source
@@ -296,14 +297,17 @@ class _SecureTapes(threading.local):
         if self.tape is None or self.process != os.getpid():
             self.tape = Tape(_secure_words, first=65_536)
             self.process = os.getpid()
+            _tapes_of_all_threads.add(self.tape)
         return self.tape
 
     def forget(self) -> None:
-        if self.tape is not None:
-            self.tape.clear()  # the parent will read these words
+        for tape in _tapes_of_all_threads:
+            tape.clear()  # the parent will read these words
+        _tapes_of_all_threads.clear()
         self.tape = None
 
 
+_tapes_of_all_threads: weakref.WeakSet[Tape] = weakref.WeakSet()
 _secure_tapes = _SecureTapes()
 # A child in a process namespace of its own may have its parent's number.
 os.register_at_fork(after_in_child=_secure_tapes.forget)

@@ -20,6 +20,7 @@ import numpy as np
 
 from hedgerow.encoding import MAX_ROWS, Codes
 from hedgerow.errors import HedgerowError, InvalidMessage, InvalidStore, InvalidTable, Refused
+from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.counter import state_folder
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import LEAST_PRICE, MOST_RELEASES, QUANTUM, QUERIES, Desk, StudyGrant
@@ -42,6 +43,7 @@ PLACES = {
     "journal": "the folder in which everything that was spent is kept",
 }
 COUNTER = "counter"  # may be left out
+OPENING = 10  # quanta that opening a study takes at least
 NOT_HERE = "this holder does not take part in the study as asked; its own console says why."
 
 
@@ -383,19 +385,28 @@ class Site:
         self.policy, self._stamp = fresh, stamp
 
     def _desk(self, study: str) -> Desk:
+        """The desk of a study; opening it follows the journal, which takes as long as the rows make it take."""
         if study not in self._open:
             grant = self.policy.grants[study]
-            store = self._kept = self._store or _make_store(self.policy)
-            stored = store.open_study(grant.terms)
+            clock = AnswerClock(grant.terms.quantum)
+            came = clock.now()
             try:
-                rows = GroupedRows(self._codes, self._labels, self.policy.schema)
-                desk = stored.desk(rows, grant.noise)
-                _warm_up(grant.noise)
-                self._open[study] = stored, desk
-            except BaseException:
-                stored.close()
-                raise
+                self._open_desk(study, grant)
+            finally:
+                clock.hold_back(came, OPENING)
         return self._open[study][1]
+
+    def _open_desk(self, study: str, grant: Grant) -> None:
+        store = self._kept = self._store or _make_store(self.policy)
+        stored = store.open_study(grant.terms)
+        try:
+            rows = GroupedRows(self._codes, self._labels, self.policy.schema)
+            desk = stored.desk(rows, grant.noise)
+            _warm_up(grant.noise)
+            self._open[study] = stored, desk
+        except BaseException:
+            stored.close()
+            raise
 
 
 def _warm_up(noise: Noise) -> None:
