@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import random
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from hedgerow.privacy.noise import (
     SecureNoise,
     SeededNoise,
     Tape,
+    _SecureTapes,
     float_at_least,
     philox,
     ratio_at_least,
@@ -181,6 +183,17 @@ def test_secure_noise_never_repeats() -> None:
     first, second = (draw(SecureNoise(), Fraction(10**6), 2, 10) for _ in range(2))
     assert not np.array_equal(first, second)
     assert not np.array_equal(first[0], first[1])
+
+
+def test_no_seed_of_another_library_repeats_secure_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """False alarm: equal words have probability 2**-64."""
+    drawn = []
+    for _ in range(2):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        monkeypatch.setattr("hedgerow.privacy.noise._secure_tapes", _SecureTapes())
+        drawn.append(read(tape_of(SecureNoise(), 1), first_word))
+    assert drawn[0] != drawn[1]
 
 
 def test_the_secure_tape_goes_on_where_the_last_reader_stopped() -> None:
