@@ -140,6 +140,18 @@ def test_the_account_for_machines_is_exact():
     ]
 
 
+def test_an_infinite_price_is_above_every_grant_also_beside_finite_ones():
+    ledger = Ledger(Fraction(1))
+    divide(ledger, WHOLE)
+    for parts, prices in (([1, 2], [TENTH, math.inf]), ([2, 2], [math.inf, TENTH]), ([1], [math.inf])):
+        with pytest.raises(BudgetExceeded):
+            charge(ledger, parts, prices)
+    two = [Price("laplace", what, [price]) for what, price in (("rows", TENTH), ("cells", math.inf))]
+    with pytest.raises(BudgetExceeded):
+        ledger.quote(np.array([1]), two)
+    assert (ledger.spent, ledger.entries) == (0, [])
+
+
 def test_a_cheap_part_does_not_make_a_dear_one_forgotten():
     ledger = Ledger(Fraction(1))
     divide(ledger, WHOLE)
