@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo network-demo test test-network check bench bench-network accuracy format clean
+.PHONY: demo network-demo test test-network mutants check bench bench-network accuracy format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
@@ -18,6 +18,10 @@ test: $(VENV)/.test
 # Real processes on loopback, some of them killed; three minutes, seven on a machine that is busy.
 test-network: $(VENV)/.test $(VENV)/.network
 	$(BIN)/python -m pytest tests/network -m network
+
+# Plants mistakes into copies of the source, one at a time, and demands that a test notices each. MINUTES.
+mutants: $(VENV)/.test
+	$(BIN)/python mutants/run.py $(MUTANTS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff check

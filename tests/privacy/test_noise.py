@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 from tapes import read, tape_of
 
+from hedgerow.privacy.exact import add_laplace
 from hedgerow.privacy.noise import (
     Noise,
     NoNoise,
@@ -337,6 +338,19 @@ def test_a_sampler_that_runs_out_starts_again_at_the_same_word() -> None:
     read(tape, sum_of_five)
     assert len(starts) > 1
     assert len(set(starts)) == 1
+
+
+@pytest.mark.parametrize("first", [1, 7, 64])
+def test_running_out_of_tape_does_not_change_the_noise(first: int) -> None:
+    """Every count gets its noise once, wherever the tape ends; of scale 2**20 none is 0 with this seed."""
+    drawn = []
+    for length in (first, 2**16):
+        tape, values = Tape(tape_of(SeededNoise(9), 3)._source, length), np.zeros(300, np.int64)
+        scales = np.array([2**20, 2**30]), np.array([1, 2]), np.arange(300) % 2
+        tape.fill(add_laplace, 300, values, *scales)
+        drawn.append(values.tolist())
+    assert drawn[0] == drawn[1]
+    assert 0 not in drawn[0]
 
 
 def test_a_tape_forgets_what_was_read() -> None:
