@@ -213,8 +213,8 @@ SAMPLERS = [
     ),
     exact(
         "for i in range(first, len(values)):",
-        "for i in range(len(values)):",
-        "counts before the end of the tape get noise twice",
+        "for i in range(max(first - 1, 0), len(values)):",
+        "a count before the end of the tape gets noise twice",
         RUNNING_OUT,
     ),
     # ---- Permute-and-flip, exponential
@@ -345,12 +345,6 @@ SAMPLERS = [
         "all forks are chosen by the same words",
         FORKS,
     ),
-    exact(
-        "for i in range(first, len(which)):",
-        "for i in range(len(which)):",
-        "forks are chosen again after the end of the tape",
-        FORKS,
-    ),
     # ---- Tapes
     noise(
         "unread = self.words[self.position :]",
@@ -361,8 +355,8 @@ SAMPLERS = [
     noise("self._written += count", "self._written += 0", "a tape repeats its second part"),
     noise(
         "sampler(self.words, self.position, done,",
-        "sampler(self.words, self.position, 0,",
-        "draws are made twice",
+        "sampler(self.words, self.position, max(done - 1, 0),",
+        "the last draw before the end of a tape is made twice",
     ),
     noise("class _SecureTapes(threading.local):", "class _SecureTapes:", "threads share their random words"),
     noise(

@@ -240,14 +240,24 @@ def test_the_noise_of_each_nodes_cells_has_the_scale_of_their_price(kind: Kind, 
 
 
 @every_kind
-def test_a_choice_at_a_high_price_is_the_best_and_at_a_low_one_any(kind: Kind) -> None:
-    """Whatever its cells cost. At 10**6 the best is missed less than once in exp(200); at a ten-thousandth, one of
-    at least six is chosen nearly uniformly: all 200 times the same with probability below 5**-199."""
-    free = [math.inf]
-    best = grown(NoNoise(), math.inf).answer(kind.ask([3], [Criterion.gini], free, free))[0, : kind.n_choices]
-    high, low, times = Fraction(10**6), Fraction(1, 10_000), 200
-    for choice, cells, is_best in ((high, low, True), (low, high, False)):
-        asked = grown(SeededNoise(3), Fraction(10**9))
-        query = kind.ask([3] * times, [Criterion.gini] * times, [choice] * times, [cells] * times)
-        found = asked.answer(query)[:, : kind.n_choices]
-        assert (found == best).all() == is_best
+@pytest.mark.parametrize("source", ["seeded", "exact"])
+def test_a_choice_at_a_high_price_is_the_best_and_at_a_low_one_any(kind: Kind, source: str) -> None:
+    """Whatever its cells cost, and whatever others pay in the same query.
+
+    At 10**6 the best is missed less than once in exp(200). At a ten-thousandth, one of at least six is chosen nearly
+    uniformly: all 50 times the same with probability below 5**-49.
+    """
+    criteria, free = (
+        [*list(Criterion)[:3], *list(Criterion)[:2]],
+        [math.inf] * len(NODES),
+    )  # of which none has ties
+    best = grown(NoNoise(), math.inf).answer(kind.ask(NODES, criteria, free, free))[:, : kind.n_choices]
+    times, high, low = 100, Fraction(10**6), Fraction(1, 10_000)
+    is_high = np.arange(times * len(NODES)) % 2 == 0  # of five nodes: each pays either price in turn
+    choices, cells = ([high if one else low for one in which] for which in (is_high, ~is_high))
+    asked = grown(SeededNoise(3) if source == "seeded" else repeatable(3), Fraction(10**9))
+    answer = asked.answer(kind.ask(NODES * times, criteria * times, choices, cells))
+    is_best = (answer[:, : kind.n_choices] == np.tile(best, (times, 1))).all(axis=1)
+    assert is_best[is_high].all()
+    for node in range(len(NODES)):
+        assert not is_best[node :: len(NODES)][~is_high[node :: len(NODES)]].all()

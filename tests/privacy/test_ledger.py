@@ -152,6 +152,16 @@ def test_an_infinite_price_is_above_every_grant_also_beside_finite_ones():
     assert (ledger.spent, ledger.entries) == (0, [])
 
 
+def test_a_float_is_booked_and_granted_as_what_it_is():
+    """The float 0.1 is a little above a tenth, and three of them are above 0.3."""
+    ledger = Ledger(0.3)
+    assert ledger.grant == Fraction(0.3) < 3 * TENTH
+    charge(ledger, [WHOLE, WHOLE], [0.1, 0.1])
+    assert ledger.spent == 2 * Fraction(0.1) > 2 * TENTH
+    with pytest.raises(BudgetExceeded):
+        charge(ledger, [WHOLE], [0.1])
+
+
 def test_a_cheap_part_does_not_make_a_dear_one_forgotten():
     ledger = Ledger(Fraction(1))
     divide(ledger, WHOLE)

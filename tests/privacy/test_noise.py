@@ -340,7 +340,7 @@ def test_a_sampler_that_runs_out_starts_again_at_the_same_word() -> None:
     assert len(set(starts)) == 1
 
 
-@pytest.mark.parametrize("first", [1, 7, 64])
+@pytest.mark.parametrize("first", [64, 7, 1])
 def test_running_out_of_tape_does_not_change_the_noise(first: int) -> None:
     """Every count gets its noise once, wherever the tape ends; of scale 2**20 none is 0 with this seed."""
     drawn = []
