@@ -399,6 +399,11 @@ def test_a_fraction_is_granted_as_it_is():
     assert model.ledger_.grant == seventh
 
 
+def test_a_decimal_is_granted_as_it_is_written():
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=0.1).fit(*patients())
+    assert model.ledger_.grant == Fraction(1, 10) < Fraction(0.1)
+
+
 def test_a_table_that_does_not_fit_is_refused():
     table, labels = patients()
     model = exact().fit(table, labels)

@@ -319,6 +319,17 @@ def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
     assert asked.ledger.spent == 0
 
 
+@pytest.mark.parametrize("kind", ["a choice and its cells", "a fork and its cells"])
+def test_nothing_is_chosen_and_counted_where_the_path_decides_all(kind: str) -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    for node, split in ((0, 0), (2, 1), (4, 2), (6, 3)):  # as above
+        asked.consider(None, KINDS[kind]([0, node], ONE))
+        asked.grow(growth(node, split, node + 1))
+    with pytest.raises(HedgerowError, match="node 7 cannot be divided"):
+        asked.answer(KINDS[kind]([0, 6, 7], ONE))
+    assert asked.ledger.spent == 0
+
+
 def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
     asked = holder(TABLES["full"], grant=ONE)
     asked.grow(growth(0, 0, 1))
@@ -654,10 +665,14 @@ def test_root_gini_of_three_classes_is_refused() -> None:
     assert asked.ledger.spent == 0
 
 
-def test_a_study_has_no_more_nodes_than_a_holder_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", 5)
+@pytest.mark.parametrize("most", [5, 6])
+def test_a_study_has_no_more_nodes_than_a_holder_remembers(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A split makes two, of which neither may be too many."""
+    monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", most)
     asked = holder(TABLES["full"])
     asked.grow(growth(0, 0, 1))
     asked.grow(growth(1, 1, 3))
-    with pytest.raises(HedgerowError, match="at most 5 nodes"):
+    with pytest.raises(HedgerowError, match=f"at most {most} nodes"):
         asked.grow(growth(2, 1, 5))
