@@ -192,15 +192,12 @@ ACCOUNT = [
         "return Fraction(repr(float(number)))",
         "return Fraction(float(number))",
         "0.1 is granted as a float above it",
-        "tests/test_budget.py",
-        CLASSIFIER,
-        STORE,
+        "tests/test_repeated.py",
     ),
     repeated(
         "distinct[order].tolist()], place[which])",
         "distinct[order].tolist()], which)",
         "many prices are mixed up",
-        PRICES,
-        "tests/privacy/test_selectors.py::test_nodes_with_epsilons_and_sensitivities_of_their_own_are_chosen_for_as_if_alone",
+        "tests/test_repeated.py",
     ),
 ]

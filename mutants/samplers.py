@@ -293,8 +293,8 @@ SAMPLERS = [
     ),
     exact(
         "highest = max(highest, best[0, h] + best[1, h])",
-        "highest = max(highest, best[0, h])",
-        "the best fork is that of its left side",
+        "highest = best[0, h] + best[1, h]",
+        "the last split is taken for the best of all forks",
         FORKS,
     ),
     exact(

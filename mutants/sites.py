@@ -6,6 +6,7 @@ from mutant import Mutant
 
 HOLDER = "tests/holder/test_holder.py"
 PRICES = "tests/holder/test_several_prices.py"
+COUNTING = f"{PRICES}::test_the_noise_of_each_nodes_counts_has_the_scale_of_their_price"
 DESK = "tests/holder/test_desk.py"
 STORE = "tests/holder/test_store.py"
 MESSAGES = "tests/test_messages.py"
@@ -209,28 +210,31 @@ SITES = [
         "query.epsilons, charged.keys[0], counts)",
         "[max(query.epsilons)] * len(counts), charged.keys[0], counts)",
         "all counts are drawn at the highest price",
-        HOLDER,
-        PRICES,
+        COUNTING,
     ),
     holder(
         "{CountSplits: len(self.schema.splits),",
         "{CountSplits: 1,",
         "cells of every split are drawn as if of one",
+        COUNTING,
     ),
     holder(
         "CountColumns: len(self.schema.columns)}",
         "CountColumns: 1}",
         "histograms of every column are drawn as if of one",
+        COUNTING,
     ),
     holder(
         "histograms / _fraction(epsilon)",
         "1 / _fraction(epsilon)",
         "a row counts in many histograms, and pays for one",
+        COUNTING,
     ),
     holder(
         "histograms / _fraction(epsilon)",
         "histograms / (2 * _fraction(epsilon))",
         "counts have half their noise",
+        COUNTING,
     ),
     holder(
         "self._max_rows))\n            chosen[batch]",
