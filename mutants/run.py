@@ -35,7 +35,7 @@ from tables import TABLES
 ROOT = Path(__file__).parents[1]
 CATALOGUE = [*SAMPLERS, *ACCOUNT, *SITES, *TABLES]
 LEAST = 0.97
-TIMEOUT = 240.0  # seconds of one mutant's tests; a mistake that never ends is noticed too
+TIMEOUT = 150.0  # seconds of one mutant's tests; a mistake that never ends is noticed too
 # Numbers that were once written down notice any change; what is asked for here is a test of behaviour.
 NO_BEHAVIOUR = ("tests/privacy/test_noise.py::test_seeded_noise_stays_what_it_was",)
 # Code that cannot run at all is no mistake that anybody would ship.

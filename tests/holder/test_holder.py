@@ -383,6 +383,16 @@ def test_a_node_named_many_times_gets_noise_of_its_own_each_time() -> None:
     assert len(np.unique(noisy[:, 0])) == 20
 
 
+def test_every_node_of_a_tree_gets_noise_of_its_own() -> None:
+    """Siblings too, or the difference of two counts would be exact; of scale 10**6, with a fixed seed."""
+    asked, exact = four_nodes(), holder(TABLES["full"], NoNoise(), math.inf)
+    exact.grow(growth(0, 1, 1))
+    exact.grow(Grow(np.array([1, 2]), np.array([3, 3]), 3))
+    truth = exact.answer(CountRows(np.arange(7), [math.inf] * 7))
+    noise = asked.answer(CountRows(np.arange(7), [Fraction(1, 10**6)] * 7)) - truth
+    assert len(np.unique(noise)) == 7
+
+
 # ---- Nothing but noise depends on the rows ------------------------------------------------------------------------
 
 
