@@ -284,7 +284,7 @@ SITES = [
     ),
     holder(
         "which[places] - batch[0],",
-        "which[places] % len(batch),",
+        "(which[places] - batch[0]) * 0,",
         "forks are chosen by the scores of others",
         PRICES,
         HOLDER,

@@ -29,6 +29,7 @@ from hedgerow.privacy.noise import (
     Noise,
     NoNoise,
     OpenDPNoise,
+    RepeatableNoise,
     SecureNoise,
     SeededNoise,
     Tape,
@@ -171,7 +172,7 @@ def test_counts_get_noise_whatever_their_layout_in_memory(
 @pytest.mark.parametrize("noise", [SecureNoise(), OpenDPNoise(), SeededNoise(5)])
 def test_nodes_with_scales_of_their_own_get_noise_of_those_scales(noise: Noise) -> None:
     scales = Repeated([Fraction(1), Fraction(25, 2)], np.arange(4_000) % 2)
-    noisy = noise.laplace(np.zeros((4_000, 1), np.int64), scales, np.arange(4_000, dtype=np.uint64))
+    noisy = noise.laplace(np.zeros((4_000, 3), np.int64), scales, np.arange(4_000, dtype=np.uint64))
     for i, scale in enumerate(scales.items):
         assert laplace_p_value(noisy[i::2], scale) > FALSE_ALARM
 
@@ -373,8 +374,9 @@ def test_no_noise_returns_the_values_as_they_are() -> None:
 
 
 def test_only_secure_noise_calls_itself_private() -> None:
-    noises = SecureNoise(), OpenDPNoise(), SeededNoise(1), NoNoise()
-    assert [noise.private for noise in noises] == [True, True, False, False]
+    repeatable = RepeatableNoise(tape_of(SeededNoise(1), 0))
+    noises = SecureNoise(), OpenDPNoise(), SeededNoise(1), NoNoise(), repeatable
+    assert [noise.private for noise in noises] == [True, True, False, False, False]
     assert repr(SecureNoise()) == "SecureNoise()"
     assert repr(SeededNoise(7)) == "SeededNoise(seed=7, not private)"
     assert repr(NoNoise()) == "NoNoise(not private)"
