@@ -437,6 +437,7 @@ SAMPLERS = [
         "np.tile(scales.which, values.shape[1])",
         "scales go to other nodes",
         f"{NOISE}::test_nodes_with_scales_of_their_own_get_noise_of_those_scales",
+        PRICES,
     ),
     noise(
         "                noisy.size,",
