@@ -491,7 +491,13 @@ SAMPLERS = [
         "counts are so large that noise overflows",
         f"{NOISE}::test_what_does_not_fit_is_refused",
     ),
-    noise("self._tape(key)", "self._tape(keys[0])", "seeded choices of all nodes are one"),
+    noise(
+        "self._tape(key)",
+        "self._tape(keys[0])",
+        "seeded choices of all nodes are one",
+        *NODES,
+        f"{FORKS}::test_a_seeded_choice_depends_on_its_key_alone",
+    ),
     noise(
         "_TAPE_STREAM = np.uint64(1 << 63)",
         "_TAPE_STREAM = np.uint64(0)",

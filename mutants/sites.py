@@ -577,16 +577,25 @@ SITES = [
     ),
     # ---- The classifier
     classifier(
-        "return SECURE_NOISE[self.noise]", "return SeededNoise(0)", "noise that anybody can take off again"
+        "return SECURE_NOISE[self.noise]",
+        "return SeededNoise(0)",
+        "noise that anybody can take off again",
+        f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
-        "return SECURE_NOISE[self.noise]", 'return SECURE_NOISE["exact"]', "not the noise that was asked for"
+        "return SECURE_NOISE[self.noise]",
+        'return SECURE_NOISE["exact"]',
+        "not the noise that was asked for",
+        f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
         "[int(self.noise_seed), holder]", "[int(self.noise_seed), 0]", "holders draw the same seeded noise"
     ),
     classifier(
-        "elif self.noise_seed is not None:", "elif self.noise_seed:", "noise of seed 0 is told to be private"
+        "elif self.noise_seed is not None:",
+        "elif self.noise_seed:",
+        "noise of seed 0 is told to be private",
+        f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
         "        if not isinstance(self.schema, Schema):\n            leaks",
@@ -597,6 +606,7 @@ SITES = [
         "        if not math.isfinite(self.epsilon):\n            leaks.append",
         "        if math.isnan(self.epsilon):\n            leaks.append",
         "no noise is told to be private",
+        f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
         "neighbours=self.neighbours, leaks=self._leaks()),",

@@ -36,6 +36,7 @@ from hedgerow.errors import HedgerowError, InvalidType, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.network.local import LocalNetwork
+from hedgerow.privacy.noise import NoNoise, OpenDPNoise, SecureNoise, SeededNoise
 
 SCHEMA = Schema(
     [
@@ -443,6 +444,27 @@ def test_noise_is_made_for_max_rows_and_not_for_the_rows(monkeypatch, max_rows):
     for n in (10, 400):
         exact(epsilon=1.0, criterion="entropy", max_rows=max_rows, noise_seed=0).fit(*patients(n))
     assert told == [max_rows or MAX_ROWS] * 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind"),
+    [
+        ({}, SecureNoise),
+        ({"noise": "opendp"}, OpenDPNoise),
+        ({"noise_seed": 0}, SeededNoise),
+        ({"noise_seed": 7, "noise": "opendp"}, SeededNoise),
+        ({"epsilon": math.inf}, NoNoise),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::hedgerow.errors.NotPrivateWarning")
+def test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private(
+    monkeypatch, parameters, kind
+):
+    told = []
+    monkeypatch.setattr("hedgerow.classifier.Holder", lambda *a: told.append(a[1]) or Holder(*a))
+    model = exact(**{"epsilon": 1.0} | parameters).fit(*patients())
+    assert [type(noise) for noise in told] == [kind]
+    assert model.ledger_.private == kind.private
 
 
 def test_more_rows_than_max_rows_are_refused():

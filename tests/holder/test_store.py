@@ -608,13 +608,16 @@ def test_an_account_that_does_not_follow_from_its_requests_is_refused(path: Path
         Store(path).open_study(GRANT).desk(rows(), SeededNoise(1))
 
 
-def test_no_study_lends_another_what_it_has_not_spent(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("spent", ["-100", "-1/1000"])
+def test_no_study_lends_another_what_it_has_not_spent(
+    path: Path, caplog: pytest.LogCaptureFixture, spent: str
+) -> None:
     """A store may come with the kit that somebody else has made."""
     caplog.set_level(logging.CRITICAL)
     fill(path)
     with sqlite3.connect(path) as database:
         database.execute(
-            "INSERT INTO studies (name, terms, basis, spent) VALUES ('lender', '{}', '{}', '-100')"
+            "INSERT INTO studies (name, terms, basis, spent) VALUES ('lender', '{}', '{}', ?)", (spent,)
         )
     database.close()
     store = Store(path, lifetime_epsilon=Fraction(1, 100))
