@@ -589,7 +589,10 @@ SITES = [
         f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
-        "[int(self.noise_seed), holder]", "[int(self.noise_seed), 0]", "holders draw the same seeded noise"
+        "[int(self.noise_seed), holder]",
+        "[int(self.noise_seed), 0]",
+        "holders draw the same seeded noise",
+        f"{CLASSIFIER}::test_holders_with_equal_rows_draw_noise_of_their_own",
     ),
     classifier(
         "elif self.noise_seed is not None:",
@@ -601,6 +604,7 @@ SITES = [
         "        if not isinstance(self.schema, Schema):\n            leaks",
         "        if self.schema is None:\n            leaks",
         "bounds read from the rows are told to be private",
+        f"{CLASSIFIER}::test_a_model_without_noise_or_of_a_schema_from_the_rows_does_not_load_as_a_private_one",
     ),
     classifier(
         "        if not math.isfinite(self.epsilon):\n            leaks.append",
@@ -612,60 +616,72 @@ SITES = [
         "neighbours=self.neighbours, leaks=self._leaks()),",
         "neighbours=self.neighbours),",
         "the account says of nothing that it leaks",
+        f"{CLASSIFIER}::test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private",
     ),
     classifier(
         "Ledger(self._grant(), neighbours=self.neighbours,",
         "Ledger(self._grant(),",
         "replacing a row costs once in a fit",
-        HOLDER,
-        CLASSIFIER,
+        f"{HOLDER}::test_replacing_a_row_is_booked_twice",
     ),
     classifier(
         "return as_written(self.epsilon) if",
         "return Fraction(self.epsilon) if",
         "0.1 is granted as a float above it",
+        f"{CLASSIFIER}::test_a_decimal_is_granted_as_it_is_written",
     ),
     classifier(
         "                self._most_rows(),\n",
         "                rows.n_rows,\n",
         "noise is made for the rows that are there",
+        f"{CLASSIFIER}::test_noise_is_made_for_max_rows_and_not_for_the_rows",
     ),
     classifier(
         "            check_rows(np.concatenate(dealt), codes.n_rows)\n",
         "            pass\n",
         "a row belongs to two holders",
+        f"{CLASSIFIER}::test_a_row_is_dealt_out_to_one_holder_once",
     ),
     classifier(
         "if any(rows.schema != schema for rows in tables):",
         "if any(rows.schema is None for rows in tables):",
         "rows are counted by another schema",
+        f"{CLASSIFIER}::test_rows_grouped_by_another_schema_are_refused",
     ),
     classifier(
         'check_number("epsilon", self.epsilon, lambda v: v > 0,',
         'check_number("epsilon", self.epsilon, lambda v: v >= 0,',
         "an epsilon of 0 is taken",
+        f"{CLASSIFIER}::test_an_invalid_parameter_is_named_with_its_value_and_what_is_expected",
     ),
     classifier(
         "            model.neighbours = record.neighbours\n",
         "",
         "a loaded model trains again at half its price",
+        f"{CLASSIFIER}::test_a_loaded_model_trains_again_at_the_same_price",
     ),
     classifier(
         "            if FROM_ROWS in record.leaks:\n",
         "            if FROM_ROWS in ():\n",
         "a schema read from rows becomes a public one",
+        f"{CLASSIFIER}::test_a_model_without_noise_or_of_a_schema_from_the_rows_does_not_load_as_a_private_one",
     ),
     classifier(
-        "if 0 < record.epsilon < math.inf:", "if 0 < record.epsilon:", "a loaded model trains without noise"
+        "if 0 < record.epsilon < math.inf:",
+        "if 0 < record.epsilon:",
+        "a loaded model trains without noise",
+        f"{CLASSIFIER}::test_a_model_without_noise_or_of_a_schema_from_the_rows_does_not_load_as_a_private_one",
     ),
     classifier(
         "not any(ledger.spent for ledger in ledgers):",
         "ledgers:",
         "what an interrupted fit has spent is forgotten",
-        CLASSIFIER,
-        HOLDER,
+        f"{HOLDER}::test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree",
     ),
     classifier(
-        "if codes.n_rows != len(labels):", "if codes.n_rows > len(labels):", "labels belong to other rows"
+        "if codes.n_rows != len(labels):",
+        "if codes.n_rows > len(labels):",
+        "labels belong to other rows",
+        f"{CLASSIFIER}::test_a_table_that_does_not_fit_is_refused",
     ),
 ]

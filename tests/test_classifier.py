@@ -256,6 +256,17 @@ def test_codes_dealt_out_to_nobody_are_refused():
         exact()._fit_grouped([])
 
 
+@pytest.mark.parametrize(
+    "holders", [[[0, 1, 2], [2, 3]], [[0, 1], [0, 1]], [[0, 0], [1]], [[0], [-1]], [[0], [50]]]
+)
+def test_a_row_is_dealt_out_to_one_holder_once(holders):
+    """Of two holders that have it, each would grant epsilon for it."""
+    table, labels = patients(50)
+    codes, numbers = encode(table, SCHEMA), encode_labels(labels, SCHEMA)
+    with pytest.raises(InvalidTable, match=r"row number"):
+        exact(epsilon=1.0).fit_codes(codes, numbers, holders)
+
+
 def test_without_a_schema_the_error_shows_how_to_write_one():
     with pytest.raises(SchemaMismatch) as caught:
         exact(schema=None).fit(*patients())
