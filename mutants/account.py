@@ -117,12 +117,6 @@ ACCOUNT = [
     ),
     ledger("copy=False) * finer", "copy=False)", "what was spent shrinks with finer prices"),
     ledger("return not self.leaks", "return True", "an account with leaks says that it is private"),
-    ledger(
-        "if math.isfinite(self.grant) else self.grant",
-        "if math.isfinite(self.grant) else self.spent",
-        "without a limit nothing remains",
-        LEDGER,
-    ),
     ledger('"spent": str(self.spent)', '"spent": str(float(self.spent))', "the written account is rounded"),
     # ---- Sensitivities
     criteria("return 2 * k / (k - 1)", "return k / (k - 1)", "half the sensitivity of gini"),

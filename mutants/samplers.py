@@ -582,7 +582,7 @@ SAMPLERS = [
         "[rates.which]\n    chosen",
         "[rates.which * 0]\n    chosen",
         "splits are chosen at the first price",
-        SELECTORS,
+        f"{PRICES}::test_a_choice_at_a_high_price_is_the_best_and_at_a_low_one_any",
     ),
     selectors(
         "which[here], ratios[here], chosen[here]",
@@ -595,6 +595,8 @@ SAMPLERS = [
         "among[here], ratios[here],",
         "among[here], ratios,",
         "splits are chosen at the prices of earlier nodes",
+        f"{PRICES}::test_a_choice_at_a_high_price_is_the_best_and_at_a_low_one_any",
+        *NODES,
     ),
     selectors(
         "(scores[here], among[here],",

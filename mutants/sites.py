@@ -678,10 +678,4 @@ SITES = [
         "what an interrupted fit has spent is forgotten",
         f"{HOLDER}::test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree",
     ),
-    classifier(
-        "if codes.n_rows != len(labels):",
-        "if codes.n_rows > len(labels):",
-        "labels belong to other rows",
-        f"{CLASSIFIER}::test_a_table_that_does_not_fit_is_refused",
-    ),
 ]
