@@ -361,9 +361,7 @@ SAMPLERS = [
         "unread = self.words[self.position :]",
         "unread = self.words[:0]",
         "a draw starts again on fresh words",
-        f"{NOISE}::test_a_sampler_that_runs_out_starts_again_at_the_same_word",
         RUNNING_OUT,
-        f"{NOISE}::test_a_short_tape_reads_like_a_long_one",
     ),
     noise(
         "self._source(self._written, count)",

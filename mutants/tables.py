@@ -71,7 +71,12 @@ TABLES = [
         "                fits &= here == here\n",
         "1.5 is the category 1",
     ),
-    encoding("(here < 2.0**63)", "(here <= 2.0**63)", "2**63 is a category"),
+    encoding(
+        "(here < 2.0**63)",
+        "(here <= 2.0**63)",
+        "2**63 is a category",
+        f"{ENCODING}::test_a_number_beyond_64_bits_is_not_taken_for_the_lowest_one",
+    ),
     encoding(
         "bins = np.where(_is_missing(values), column.missing_bin, bins)",
         "bins = np.where(_is_missing(values), column.other_bin, bins)",
