@@ -39,13 +39,13 @@ TABLES = [
         "if most[is_wide][position] >= column.n_bins:",
         "if most[is_wide][position] > column.n_bins:",
         "a code leads out of the histogram",
-        COUNTS,
+        f"{COUNTS}::test_rows_encoded_by_another_schema_are_refused_before_they_are_counted",
     ),
     encoding(
         "or labels.max(initial=0) >= schema.n_classes",
         "or labels.max(initial=0) > schema.n_classes",
         "a label leads out of the histogram",
-        COUNTS,
+        f"{COUNTS}::test_rows_encoded_by_another_schema_are_refused_before_they_are_counted",
     ),
     encoding(
         "np.asarray(values) if has_type else np.array(values, dtype=object)",
@@ -97,31 +97,40 @@ TABLES = [
     ),
     # ---- Rows and histograms
     counts(
-        "np.bincount(rows).max() > 1:", "np.bincount(rows).max() > 2:", "a row counts twice and pays once"
+        "np.bincount(rows).max() > 1:",
+        "np.bincount(rows).max() > 2:",
+        "a row counts twice and pays once",
+        f"{COUNTS}::test_a_sample_names_rows_that_are_there_once",
     ),
-    counts("        or rows.min(initial=0) < 0\n", "", "rows of negative numbers are taken"),
+    counts(
+        "        or rows.min(initial=0) < 0\n",
+        "",
+        "rows of negative numbers are taken",
+        f"{COUNTS}::test_a_sample_names_rows_that_are_there_once",
+    ),
     counts(
         "or rows.max(initial=-1) >= n_rows",
         "or rows.max(initial=-1) > n_rows",
         "a row is read from beyond the table",
+        f"{COUNTS}::test_a_sample_names_rows_that_are_there_once",
     ),
     counts(
         "        if self._is_claimed:\n",
         "        if self._is_claimed is None:\n",
         "two holders, and accounts, share rows",
-        HOLDER,
+        f"{HOLDER}::test_rows_belong_to_one_holder",
     ),
     counts(
         "            content.update(np.ascontiguousarray(matrix).data)\n",
         "            content.update(b'')\n",
         "changed values go on as the same rows",
-        "tests/holder/test_store.py",
+        "tests/holder/test_store.py::test_a_study_goes_on_with_the_rows_and_the_kind_of_noise_it_began_with",
     ),
     counts(
         "hashlib.sha256(self._order.data)",
         "hashlib.sha256(b'')",
         "changed labels go on as the same rows",
-        "tests/holder/test_store.py",
+        "tests/holder/test_store.py::test_a_study_goes_on_with_the_rows_and_the_kind_of_noise_it_began_with",
     ),
     counts(
         " and not is_asked[above]:", ":", "a parent's histogram becomes its child's while it is asked for"
@@ -136,9 +145,20 @@ TABLES = [
         "            self._row[counted] = self._row[rest] = self._row[self._parent[rest]] = NONE\n",
         "",
         "an interrupted count is taken for one",
+        f"{COUNTS}::test_counts_that_failed_are_made_anew",
     ),
-    counts("            :0\n", "            :\n", "an interrupted partition is counted"),
-    counts("        ranges[is_stored] = 0\n", "", "rows of stored nodes count twice"),
+    counts(
+        "            :0\n",
+        "            :\n",
+        "an interrupted partition is counted",
+        f"{COUNTS}::test_rows_whose_partition_was_interrupted_are_not_counted",
+    ),
+    counts(
+        "        ranges[is_stored] = 0\n",
+        "",
+        "rows of stored nodes count twice",
+        f"{COUNTS}::test_a_node_that_is_named_often_is_counted_once",
+    ),
     counts("                histogram[:] = 0\n", "", "counts go on from another node's"),
     counts(
         "for part in range(1, len(parts)):", "for part in range(2, len(parts)):", "rows of a thread are lost"
@@ -149,14 +169,23 @@ TABLES = [
         "missing values go to the other side",
     ),
     counts("(code - first <= width)", "(code - first < width)", "rows on a threshold go to the other side"),
-    counts("0, MAX_BINS, NONE]", "0, 0, NONE]", "rows of a side without a split are divided"),
     counts(
-        "criteria[here], out)", "criteria[: len(here)], out)", "forks are scored by the criteria of others"
+        "0, MAX_BINS, NONE]",
+        "0, 0, NONE]",
+        "rows of a side without a split are divided",
+        f"{COUNTS}::test_quarters_are_the_cells_of_both_sides",
+    ),
+    counts(
+        "criteria[here], out)",
+        "criteria[: len(here)], out)",
+        "forks are scored by the criteria of others",
+        "tests/holder/test_several_prices.py::test_a_choice_and_its_cells_are_drawn_each_at_its_own_price",
     ),
     counts(
         "return out[which.ravel()]",
         "return out[np.sort(which.ravel())]",
         "cells of forks belong to other nodes",
+        f"{COUNTS}::test_quarters_that_are_named_often_are_counted_once",
     ),
     counts("put += n_rows", "put += n_rows - n_rows", "rows of several threads are lost"),
     # ---- Scores and cells
@@ -194,40 +223,56 @@ TABLES = [
         "for g in range(f, n_columns):",
         "for g in range(f + 1, n_columns):",
         "a split below another of its column has no rows",
+        f"{COUNTS}::test_scores_of_forks_are_minus_the_impurity_of_what_they_make",
     ),
     scores(
         "part[a] -= sums[a, begin + first - 1]",
         "part[a] -= sums[a, begin + first]",
         "a fork lacks its first bin",
+        f"{COUNTS}::test_scores_of_forks_are_minus_the_impurity_of_what_they_make",
     ),
     scores(
         "        if also > 0:\n",
         "        if also > 1:\n",
         "a fork counts missing values with others",
-        COUNTS,
-        FORKS,
+        f"{COUNTS}::test_scores_of_forks_are_minus_the_impurity_of_what_they_make",
     ),
-    scores("histogram[a, :n_bins].sum(), 0.0", "0.0, 0.0", "a side without a split has the highest score"),
+    scores(
+        "histogram[a, :n_bins].sum(), 0.0",
+        "0.0, 0.0",
+        "a side without a split has the highest score",
+        f"{COUNTS}::test_scores_of_forks_are_minus_the_impurity_of_what_they_make",
+    ),
     scores(
         "criteria[node], scratch, out[node, 1, s])",
         "criteria[0], scratch, out[node, 1, s])",
         "right sides of forks are scored by another criterion",
+        "tests/holder/test_several_prices.py::test_a_choice_and_its_cells_are_drawn_each_at_its_own_price",
     ),
-    scores("rules[i, 1 + side]", "rules[i, 1]", "both sides of a fork are divided alike"),
+    scores(
+        "rules[i, 1 + side]",
+        "rules[i, 1]",
+        "both sides of a fork are divided alike",
+        f"{COUNTS}::test_quarters_are_the_cells_of_both_sides",
+    ),
     scores(
         "code <= rule[3]) or code == rule[4]",
         "code < rule[3]) or code == rule[4]",
         "cells of forks lack the last bin",
+        f"{COUNTS}::test_quarters_are_the_cells_of_both_sides",
     ),
     scores(
         "code <= rule[3]) or code == rule[4]",
         "code <= rule[3])",
         "cells of forks have missing values on the wrong side",
+        f"{COUNTS}::test_quarters_are_the_cells_of_both_sides",
     ),
     scores(
         "if potentials[s] < potentials[best]:",
         "if potentials[s] <= potentials[best]:",
         "without noise the last of equals is the best",
+        f"{HOLDER}::test_without_noise_a_node_where_nothing_is_gained_nominates_what_its_path_leaves_open",
+        COUNTS,
     ),
     # ---- What a path decides
     paths(
