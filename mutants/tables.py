@@ -88,9 +88,6 @@ TABLES = [
         "a value is in a bin beside its own",
     ),
     encoding(
-        "b, above = 0, n_cuts", "b, above = 0, n_cuts - 1", "values above all thresholds are below the last"
-    ),
-    encoding(
         "values = np.where(_is_missing(values), np.nan, values)",
         "values = np.where(_is_missing(values), 0.0, values)",
         "a missing number is 0",

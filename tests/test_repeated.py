@@ -27,6 +27,14 @@ def test_every_place_has_its_own_value_however_many_there_are(numbers: list[int]
 
 
 @pytest.mark.parametrize("n", [3, FEW - 1, FEW, 3 * FEW])
+def test_many_values_in_any_order_stay_where_they_are(n: int) -> None:
+    numbers = np.random.default_rng(n).permutation(np.repeat(np.arange(n), 2))
+    kept = Repeated.of_numbers(numbers, lambda number: Fraction(number, 7))
+    assert list(kept) == [Fraction(number, 7) for number in numbers.tolist()]
+    assert list(kept.items) == list(Repeated.of(list(kept)).items)
+
+
+@pytest.mark.parametrize("n", [3, FEW - 1, FEW, 3 * FEW])
 def test_pairs_are_made_of_what_stands_at_the_same_place(n: int) -> None:
     rng = np.random.default_rng(n)
     prices, ranges = [Fraction(int(i), 100) for i in rng.permutation(n)], rng.integers(1, 9, n).tolist()
