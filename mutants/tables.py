@@ -130,7 +130,10 @@ TABLES = [
         "tests/holder/test_store.py::test_a_study_goes_on_with_the_rows_and_the_kind_of_noise_it_began_with",
     ),
     counts(
-        " and not is_asked[above]:", ":", "a parent's histogram becomes its child's while it is asked for"
+        " and not is_asked[above]:",
+        ":",
+        "a parent's histogram becomes its child's while it is asked for",
+        f"{HOLDER}::test_a_parent_that_is_asked_about_with_its_children_keeps_its_own_counts",
     ),
     counts(
         "store[place] -= store[row[_sibling(node)]]",

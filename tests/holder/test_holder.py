@@ -375,6 +375,17 @@ def test_a_node_named_twice_leaves_later_answers_right(kind: str) -> None:
     assert np.array_equal(*answers)
 
 
+@pytest.mark.parametrize("nodes", [[0, 1, 2], [2, 0, 1], [0, 1], [2, 0]])
+def test_a_parent_that_is_asked_about_with_its_children_keeps_its_own_counts(nodes: list[int]) -> None:
+    """A child may be made of its parent's histogram only if nobody asks for that."""
+    asked, plain = (holder(TABLES["full"], NoNoise()) for _ in range(2))
+    asked.answer(KINDS["histograms"]([0], ONE))
+    for one in (asked, plain):
+        one.grow(growth(0, 0, 1))
+    one_by_one = [plain.answer(KINDS["histograms"]([node], ONE)) for node in nodes]
+    assert np.array_equal(asked.answer(KINDS["histograms"](nodes, ONE)), np.concatenate(one_by_one))
+
+
 def test_a_node_named_many_times_gets_noise_of_its_own_each_time() -> None:
     """The same noise twice would cancel out; two equal numbers of scale 10**6 come up once in 10**6."""
     asked = holder(TABLES["full"])
