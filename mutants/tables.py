@@ -233,7 +233,7 @@ TABLES = [
     ),
     scores(
         "        if also > 0:\n",
-        "        if also > 1:\n",
+        "        if also > 2**30:\n",
         "a fork counts missing values with others",
         f"{COUNTS}::test_scores_of_forks_are_minus_the_impurity_of_what_they_make",
     ),
@@ -265,7 +265,7 @@ TABLES = [
         "code <= rule[3]) or code == rule[4]",
         "code <= rule[3])",
         "cells of forks have missing values on the wrong side",
-        f"{COUNTS}::test_quarters_are_the_cells_of_both_sides",
+        f"{COUNTS}::test_quarters_have_missing_values_on_the_side_to_which_their_splits_send_them",
     ),
     scores(
         "if potentials[s] < potentials[best]:",
