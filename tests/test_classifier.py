@@ -36,6 +36,7 @@ from hedgerow.errors import HedgerowError, InvalidType, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.network.local import LocalNetwork
+from hedgerow.privacy.noise import NoNoise, OpenDPNoise, SecureNoise, SeededNoise
 
 SCHEMA = Schema(
     [
@@ -255,6 +256,17 @@ def test_codes_dealt_out_to_nobody_are_refused():
         exact()._fit_grouped([])
 
 
+@pytest.mark.parametrize(
+    "holders", [[[0, 1, 2], [2, 3]], [[0, 1], [0, 1]], [[0, 0], [1]], [[0], [-1]], [[0], [50]]]
+)
+def test_a_row_is_dealt_out_to_one_holder_once(holders):
+    """Of two holders that have it, each would grant epsilon for it."""
+    table, labels = patients(50)
+    codes, numbers = encode(table, SCHEMA), encode_labels(labels, SCHEMA)
+    with pytest.raises(InvalidTable, match=r"row number"):
+        exact(epsilon=1.0).fit_codes(codes, numbers, holders)
+
+
 def test_without_a_schema_the_error_shows_how_to_write_one():
     with pytest.raises(SchemaMismatch) as caught:
         exact(schema=None).fit(*patients())
@@ -404,6 +416,11 @@ def test_a_fraction_is_granted_as_it_is():
     assert model.ledger_.grant == seventh
 
 
+def test_a_decimal_is_granted_as_it_is_written():
+    model = PrivateTreeClassifier(schema=SCHEMA, epsilon=0.1).fit(*patients())
+    assert model.ledger_.grant == Fraction(1, 10) < Fraction(0.1)
+
+
 def test_a_table_that_does_not_fit_is_refused():
     table, labels = patients()
     model = exact().fit(table, labels)
@@ -448,6 +465,27 @@ def test_noise_is_made_for_max_rows_and_not_for_the_rows(monkeypatch, max_rows):
     for n in (10, 400):
         exact(epsilon=1.0, criterion="entropy", max_rows=max_rows, noise_seed=0).fit(*patients(n))
     assert told == [max_rows or MAX_ROWS] * 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind"),
+    [
+        ({}, SecureNoise),
+        ({"noise": "opendp"}, OpenDPNoise),
+        ({"noise_seed": 0}, SeededNoise),
+        ({"noise_seed": 7, "noise": "opendp"}, SeededNoise),
+        ({"epsilon": math.inf}, NoNoise),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::hedgerow.errors.NotPrivateWarning")
+def test_a_fit_draws_the_noise_that_was_asked_for_and_says_whether_it_is_private(
+    monkeypatch, parameters, kind
+):
+    told = []
+    monkeypatch.setattr("hedgerow.classifier.Holder", lambda *a: told.append(a[1]) or Holder(*a))
+    model = exact(**{"epsilon": 1.0} | parameters).fit(*patients())
+    assert [type(noise) for noise in told] == [kind]
+    assert model.ledger_.private == kind.private
 
 
 def test_more_rows_than_max_rows_are_refused():

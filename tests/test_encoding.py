@@ -258,6 +258,13 @@ def test_large_integers_are_never_taken_for_their_neighbours(table, expected):
     assert bins(table, schema_of(Categorical("x", [LARGE, LARGE - 1, -1]))) == expected
 
 
+@pytest.mark.parametrize("values", [np.array([[2.0**63]]), np.array([[2**63]], dtype=np.uint64)])
+def test_a_number_beyond_64_bits_is_not_taken_for_the_lowest_one(values):
+    lowest = schema_of(Categorical("x", [-(2**63), 5]))
+    assert bins(values, lowest) == [2]
+    assert bins(np.array([[-(2.0**63)]]), lowest) == [0]
+
+
 ODD = st.sampled_from(
     ["1", "2", 1, 2, 1.0, 2.5, True, None, float("nan"), "nan", LARGE, LARGE - 1, "red", b"red"]
 )

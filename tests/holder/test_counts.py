@@ -445,6 +445,17 @@ def test_quarters_are_the_cells_of_both_sides(threads):
                 assert quarters[side].tolist() == [classes.tolist(), [0] * len(classes)]
 
 
+def test_quarters_have_missing_values_on_the_side_to_which_their_splits_send_them():
+    rows = Rows(3)
+    grouped, everybody = rows.grouped(), np.arange(2_000)
+    with_missing = [i for i, split in enumerate(rows.schema.splits) if split.also >= 0]
+    forks = rows.rng.choice(with_missing, (40, 3))
+    for (split, *below), quarters in zip(forks, grouped.quarters(np.zeros(40, np.int64), forks), strict=True):
+        goes_left = rows.goes_left(split)
+        for side, part in enumerate((everybody[goes_left], everybody[~goes_left])):
+            assert quarters[side].tolist() == rows.cells(part, below[side])
+
+
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(0, 300), n_classes=st.sampled_from([1, 2, 3, 20]))
 def test_random_trees_of_splits_count_like_a_plain_count(seed, n_rows, n_classes):

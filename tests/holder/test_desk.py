@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -138,6 +139,28 @@ def test_a_request_from_many_threads_is_charged_once() -> None:
     assert len(at.holder.ledger.entries) == 2
 
 
+def test_a_request_waits_until_the_one_before_it_is_answered() -> None:
+    """Or both could be found to cost no more than what is left. The second has half a second to come too early."""
+    events: list[str] = []
+    at = desk(journal=Diary(events))
+    other = threading.Thread(target=lambda: ask(at, rows_at(0), "b"))
+    noise = at.holder._noise
+
+    class Slow:
+        private = True
+
+        def laplace(self, *arguments: Any) -> NDArray[np.int64]:
+            if not events.count("answered") and other.ident is None:
+                other.start()
+                other.join(0.5)
+            return noise.laplace(*arguments)
+
+    at.holder._noise = Slow()  # type: ignore[assignment]
+    ask(at, rows_at(0), "a")
+    other.join()
+    assert events == ["charged", "answered"] * 2
+
+
 # ---- All or nothing -------------------------------------------------------------------------------------------------
 
 NODE = np.array([0])
@@ -160,6 +183,10 @@ SENSELESS: dict[str, tuple[Query, str]] = {
     "cells of a choice infinitely dear": (NominateAndCount(NODE, [Criterion.gini], "exponential", [THIRD], [math.inf]), "above the granted"),
     "too little for cells of every split": (CountSplits(NODE, [TINY]), "so small"),
     "too little for histograms": (CountColumns(NODE, [TINY]), "so small"),
+    "enough for one split, too little for every one": (CountSplits(NODE, [Fraction(1, 2**42)]), "so small"),
+    "enough for one column, too little for every one": (CountColumns(NODE, [Fraction(1, 2**43)]), "so small"),
+    "enough for one criterion, too little for another": (Nominate(np.array([0, 0]), [Criterion.error, Criterion.root_gini], "exponential", [Fraction(1, 2**40)] * 2), "so small"),
+    "enough for one node, too little for another": (CountRows(np.array([0, 0]), [THIRD, Fraction(1, 2**44)]), "so small"),
     "little enough for one sampler": (rows_at(0, price=Fraction(1, 2**44)), "so small"),
     **{
         f"too little for {selector}": (Nominate(NODE, [Criterion.gini], selector, [TINY]), "so small")

@@ -319,6 +319,17 @@ def test_no_split_is_chosen_where_the_path_decides_all(selector: str) -> None:
     assert asked.ledger.spent == 0
 
 
+@pytest.mark.parametrize("kind", ["a choice and its cells", "a fork and its cells"])
+def test_nothing_is_chosen_and_counted_where_the_path_decides_all(kind: str) -> None:
+    asked = holder(TABLES["full"], Broken())  # type: ignore[arg-type]
+    for node, split in ((0, 0), (2, 1), (4, 2), (6, 3)):  # as above
+        asked.consider(None, KINDS[kind]([0, node], ONE))
+        asked.grow(growth(node, split, node + 1))
+    with pytest.raises(HedgerowError, match="node 7 cannot be divided"):
+        asked.answer(KINDS[kind]([0, 6, 7], ONE))
+    assert asked.ledger.spent == 0
+
+
 def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
     asked = holder(TABLES["full"], grant=ONE)
     asked.grow(growth(0, 0, 1))
@@ -364,12 +375,33 @@ def test_a_node_named_twice_leaves_later_answers_right(kind: str) -> None:
     assert np.array_equal(*answers)
 
 
+@pytest.mark.parametrize("nodes", [[0, 1, 2], [2, 0, 1], [0, 1], [2, 0]])
+def test_a_parent_that_is_asked_about_with_its_children_keeps_its_own_counts(nodes: list[int]) -> None:
+    """A child may be made of its parent's histogram only if nobody asks for that."""
+    asked, plain = (holder(TABLES["full"], NoNoise()) for _ in range(2))
+    asked.answer(KINDS["histograms"]([0], ONE))
+    for one in (asked, plain):
+        one.grow(growth(0, 0, 1))
+    one_by_one = [plain.answer(KINDS["histograms"]([node], ONE)) for node in nodes]
+    assert np.array_equal(asked.answer(KINDS["histograms"](nodes, ONE)), np.concatenate(one_by_one))
+
+
 def test_a_node_named_many_times_gets_noise_of_its_own_each_time() -> None:
     """The same noise twice would cancel out; two equal numbers of scale 10**6 come up once in 10**6."""
     asked = holder(TABLES["full"])
     query = KINDS["class counts"]([0] * 10, Fraction(1, 10**6))
     noisy = np.concatenate([asked.answer(query), asked.answer(query)])
     assert len(np.unique(noisy[:, 0])) == 20
+
+
+def test_every_node_of_a_tree_gets_noise_of_its_own() -> None:
+    """Siblings too, or the difference of two counts would be exact; of scale 10**6, with a fixed seed."""
+    asked, exact = four_nodes(), holder(TABLES["full"], NoNoise(), math.inf)
+    exact.grow(growth(0, 1, 1))
+    exact.grow(Grow(np.array([1, 2]), np.array([3, 3]), 3))
+    truth = exact.answer(CountRows(np.arange(7), [math.inf] * 7))
+    noise = asked.answer(CountRows(np.arange(7), [Fraction(1, 10**6)] * 7)) - truth
+    assert len(np.unique(noise)) == 7
 
 
 # ---- Nothing but noise depends on the rows ------------------------------------------------------------------------
@@ -654,10 +686,14 @@ def test_root_gini_of_three_classes_is_refused() -> None:
     assert asked.ledger.spent == 0
 
 
-def test_a_study_has_no_more_nodes_than_a_holder_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", 5)
+@pytest.mark.parametrize("most", [5, 6])
+def test_a_study_has_no_more_nodes_than_a_holder_remembers(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A split makes two, of which neither may be too many."""
+    monkeypatch.setattr("hedgerow.holder.holder.MOST_NODES", most)
     asked = holder(TABLES["full"])
     asked.grow(growth(0, 0, 1))
     asked.grow(growth(1, 1, 3))
-    with pytest.raises(HedgerowError, match="at most 5 nodes"):
+    with pytest.raises(HedgerowError, match=f"at most {most} nodes"):
         asked.grow(growth(2, 1, 5))

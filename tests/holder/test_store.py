@@ -598,6 +598,16 @@ def test_a_damaged_file_never_understates_what_was_spent(path: Path) -> None:
     assert found > 12
 
 
+def test_a_file_whose_pages_do_not_add_up_is_refused(path: Path) -> None:
+    """Every row can be read, but the header counts a free page that is not there: who knows what else is wrong."""
+    fill(path)
+    data = bytearray(path.read_bytes())
+    data[36:40] = (1).to_bytes(4, "big")
+    path.write_bytes(data)
+    with pytest.raises(InvalidStore, match="damaged"):
+        Store(path)
+
+
 def test_there_is_no_store_where_there_is_no_folder(path: Path) -> None:
     with pytest.raises(InvalidStore, match="can be no store"):
         Store(path / "deeper")
@@ -636,7 +646,10 @@ def test_an_account_that_does_not_follow_from_its_requests_is_refused(
         Store(path, counter=tmp_path / "new").open_study(GRANT).desk(rows(), SeededNoise(1))
 
 
-def test_no_study_lends_another_what_it_has_not_spent(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("spent", ["-100", "-1/1000"])
+def test_no_study_lends_another_what_it_has_not_spent(
+    path: Path, caplog: pytest.LogCaptureFixture, spent: str
+) -> None:
     """A store may come with the kit that somebody else has made."""
     caplog.set_level(logging.CRITICAL)
     fill(path)
@@ -644,7 +657,7 @@ def test_no_study_lends_another_what_it_has_not_spent(path: Path, caplog: pytest
     with store.open_study(SECOND) as study:
         with sqlite3.connect(path) as database:
             database.execute(
-                "INSERT INTO studies (name, terms, basis, spent) VALUES ('lender', '{}', '{}', '-100')"
+                "INSERT INTO studies (name, terms, basis, spent) VALUES ('lender', '{}', '{}', ?)", (spent,)
             )
         database.close()
         with pytest.raises(InvalidStore, match="below 0"):

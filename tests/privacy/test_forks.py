@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -22,7 +23,7 @@ from hedgerow import Categorical, Numeric, Schema
 from hedgerow.criteria import Criterion, score_sensitivity, to_fixed_point
 from hedgerow.encoding import encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.privacy.exact import choose_forks
+from hedgerow.privacy.exact import _EXCESS_DIGITS, _WEIGHTS, choose_forks
 from hedgerow.privacy.noise import Noise, NoNoise, SecureNoise, SeededNoise, Tape
 from hedgerow.privacy.selectors import select_forks
 
@@ -183,6 +184,40 @@ def test_what_was_rounded_up_is_refused() -> None:
         words = np.array([0, draw, 0, 0, 0, 0], np.uint64)
         tables = table.scores, table.options, table.candidates, np.zeros(1, np.int64)
         assert choose_forks(words, 0, 0, *tables, rates, chosen) == (1, n_words)
+
+
+def test_weights_are_rounded_up_and_what_that_is_too_much_is_refused() -> None:
+    """Of every whole exponent e: weight * excess is 2**20 exp(-e), to the last of 280 bits."""
+    with localcontext(Context(prec=120)):
+        for e, (weight, digits) in enumerate(zip(_WEIGHTS.tolist(), _EXCESS_DIGITS.tolist(), strict=True)):
+            exact = Decimal(-e).exp() * 2**20
+            assert exact <= weight < exact + 1
+            excess = sum(Decimal(word) / Decimal(2) ** (32 + 64 * i) for i, word in enumerate(digits))
+            assert 0 <= exact - weight * excess < Decimal(2) ** -260
+
+
+@pytest.mark.parametrize(
+    ("first", "chosen"),
+    [(0, 1), (257 * 2**20 - 1, 1), (257 * 2**20, 3), (2 * 257 * 2**20 - 1, 3)],
+)
+def test_a_split_is_proposed_by_its_share_and_never_without_one(first: int, chosen: int) -> None:
+    """Of four splits the second and the fourth are candidates, each with one fork of weight 2**20 * 257 / 2**32."""
+    table = Table([[[0]] * 4] * 2, ruled_out=((0, 0, 0), (0, 2, 0)))
+    words, found = np.array([first, *[0] * 8], np.uint64), np.empty((1, 3), np.int64)
+    tables = table.scores, table.options, table.candidates, np.zeros(1, np.int64)
+    choose_forks(words, 0, 0, *tables, np.array([[1, 1]]), found)
+    assert found.tolist() == [[chosen, 0, 0]]
+
+
+@pytest.mark.parametrize(("word", "chosen"), [(0, 1), (2**20 - 1, 1), (2**20, 3), (2**21 - 1, 3), (2**21, 1)])
+def test_an_option_is_proposed_by_its_weight_and_never_without_one(word: int, chosen: int) -> None:
+    """Of four options of either side the second and the fourth are there, each with a weight of 2**20."""
+    ruled_out = tuple((side, 0, option) for side in (0, 1) for option in (0, 2))
+    table, found = Table([[[0] * 4]] * 2, ruled_out), np.empty((1, 3), np.int64)
+    words = np.array([0, 0, word, word, *[0] * 8], np.uint64)
+    tables = table.scores, table.options, table.candidates, np.zeros(1, np.int64)
+    choose_forks(words, 0, 0, *tables, np.array([[1, 1]]), found)
+    assert found.tolist() == [[0, chosen, chosen]]
 
 
 def test_a_seeded_choice_depends_on_its_key_alone() -> None:

@@ -140,29 +140,81 @@ def test_the_account_for_machines_is_exact():
     ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40), st.booleans()), max_size=60))
+def test_an_infinite_price_is_above_every_grant_also_beside_finite_ones():
+    ledger = Ledger(Fraction(1))
+    divide(ledger, WHOLE)
+    for parts, prices in (([1, 2], [TENTH, math.inf]), ([2, 2], [math.inf, TENTH]), ([1], [math.inf])):
+        with pytest.raises(BudgetExceeded):
+            charge(ledger, parts, prices)
+    two = [Price("laplace", what, [price]) for what, price in (("rows", TENTH), ("cells", math.inf))]
+    with pytest.raises(BudgetExceeded):
+        ledger.quote(np.array([1]), two)
+    assert (ledger.spent, ledger.entries) == (0, [])
+
+
+def test_a_float_is_booked_and_granted_as_what_it_is():
+    """The float 0.1 is a little above a tenth, and three of them are above 0.3."""
+    ledger = Ledger(0.3)
+    assert ledger.grant == Fraction(0.3) < 3 * TENTH
+    charge(ledger, [WHOLE, WHOLE], [0.1, 0.1])
+    assert ledger.spent == 2 * Fraction(0.1) > 2 * TENTH
+    with pytest.raises(BudgetExceeded):
+        charge(ledger, [WHOLE], [0.1])
+
+
+def test_a_cheap_part_does_not_make_a_dear_one_forgotten():
+    ledger = Ledger(Fraction(1))
+    divide(ledger, WHOLE)
+    charge(ledger, [1], [9 * TENTH])
+    charge(ledger, [2], [TENTH])
+    assert ledger.spent == 9 * TENTH
+    assert ledger.left == TENTH
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.lists(
+                st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=4
+            ),
+        ),
+        max_size=40,
+    )
+)
 def test_spending_is_the_largest_path_sum_and_never_above_the_grant(steps):
+    """After every step; parts are named several times, at two prices of their own each."""
     ledger = Ledger(Fraction(1))
     parent: dict[int, int] = {}
     own: dict[int, Fraction] = {WHOLE: Fraction(0)}
-    for part, percent, divides in steps:
-        if part in own and divides and part not in parent.values():
+
+    def most(sums: dict[int, Fraction]) -> Fraction:
+        def along(part: int) -> Fraction:
+            return sums[part] + (along(parent[part]) if part in parent else 0)
+
+        return max(along(part) for part in sums)
+
+    for divides, named in steps:
+        parts = [part % len(own) for part, _, _ in named]
+        if divides and parts[0] not in parent.values():
             children = (len(own), len(own) + 1)
-            divide(ledger, part)
-            parent |= dict.fromkeys(children, part)
+            divide(ledger, parts[0])
+            parent |= dict.fromkeys(children, parts[0])
             own |= dict.fromkeys(children, Fraction(0))
-        elif part in own:
-            try:
-                charge(ledger, [part], [Fraction(percent, 100)])
-                own[part] += Fraction(percent, 100)
-            except BudgetExceeded:
-                pass
-
-    def along(part: int) -> Fraction:
-        return own[part] + (along(parent[part]) if part in parent else 0)
-
-    assert ledger.spent == max(along(part) for part in own)
-    assert ledger.spent <= 1
+            continue
+        after = dict(own)
+        for part, (_, first, second) in zip(parts, named, strict=True):
+            after[part] += Fraction(first + second, 100)
+        prices = [
+            Price("discrete Laplace", what, [Fraction(each[place], 100) for each in named])
+            for place, what in ((1, "rows"), (2, "class counts"))
+        ]
+        try:
+            ledger.book(ledger.quote(np.array(parts), prices))
+            own = after
+        except BudgetExceeded:
+            assert most(after) > 1
+        assert ledger.spent == most(own) <= 1
 
 
 def test_a_sum_of_too_many_digits_is_refused_before_it_is_long(monkeypatch):

@@ -91,6 +91,17 @@ def test_one_more_row_raises_the_impurity_by_at_most_the_bound(
     assert rises(criterion, n_classes, max_rows).max() <= bound + ROUNDING
 
 
+@pytest.mark.parametrize("max_rows", [1, 2, 3, 1000, 2**31 - 1])
+@pytest.mark.parametrize(("criterion", "n_classes"), [*CASES, (Criterion.gini, 4), (Criterion.error, 60_000)])
+def test_the_claimed_range_has_room_for_the_bound_and_for_all_rounding(
+    criterion: Criterion, n_classes: int, max_rows: int
+) -> None:
+    """Two changes are apart by the bound, by less than a unit more for fixed point, and by four errors of floats."""
+    rows = Fraction(impurity_bound(criterion, n_classes, max_rows))
+    rows += 4 * Fraction(rounding_error(n_classes, max_rows))
+    assert score_sensitivity(criterion, n_classes, max_rows) >= 2**FRACTION_BITS * rows + 1
+
+
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)
 def test_the_bound_is_reached_to_a_tenth_with_forty_rows(criterion: Criterion, n_classes: int) -> None:
     """All but Gini's are reached exactly: by a row of a new class in a pure node of max_rows - 1 rows.
