@@ -7,7 +7,9 @@ from mutant import Mutant
 HOLDER = "tests/holder/test_holder.py"
 PRICES = "tests/holder/test_several_prices.py"
 COUNTING = f"{PRICES}::test_the_noise_of_each_nodes_counts_has_the_scale_of_their_price"
+CLOCK = "tests/holder/test_clock.py"
 DESK = "tests/holder/test_desk.py"
+SITE = "tests/network/test_site.py"
 STORE = "tests/holder/test_store.py"
 MESSAGES = "tests/test_messages.py"
 CLASSIFIER = "tests/test_classifier.py"
@@ -363,6 +365,7 @@ SITES = [
     desk("if asked != data:", "if not asked:", "one name stands for two requests"),
     desk(
         "self._journal.charged(request.identifier, data, considered.quote.spent)\n            self._is_behind = True\n"
+        "            self._looks_at_a_row = MOST_GENERATIONS  # until it is known\n"
         "            self._unanswered[request.identifier] = self.holder.charge(considered)\n",
         "self._is_behind = True\n            self._unanswered[request.identifier] = self.holder.charge(considered)\n"
         "            self._journal.charged(request.identifier, data, considered.quote.spent)\n",
@@ -386,8 +389,8 @@ SITES = [
         "a repeated request is answered with other noise",
     ),
     desk(
-        "            with self._one_at_a_time:\n",
-        "            if self._one_at_a_time:\n",
+        "        with self._one_at_a_time:\n",
+        "        if self._one_at_a_time:\n",
         "a request from two threads is charged twice, or half",
     ),
     desk(
@@ -403,20 +406,20 @@ SITES = [
         STORE,
     ),
     desk(
-        "Desk(self.study, holder, journal, self.queries)",
-        "Desk(self.study, holder, journal)",
+        "Desk(self.study, holder, journal, self.queries, AnswerClock(self.quantum))",
+        "Desk(self.study, holder, journal, clock=AnswerClock(self.quantum))",
         "a grant of one method grants all",
     ),
     desk(
-        "neighbours=self.neighbours, leaks=leaks), self.max_rows",
-        "leaks=leaks), self.max_rows",
+        "            neighbours=self.neighbours,\n            leaks",
+        "            leaks",
         "replacing a row costs once at a desk",
         DESK,
         STORE,
     ),
     desk(
-        "leaks=leaks), self.max_rows\n",
-        "leaks=leaks), rows.n_rows\n",
+        "Holder(rows, noise, ledger, self.max_rows)",
+        "Holder(rows, noise, ledger, rows.n_rows)",
         "noise is made for the rows that are there",
         DESK,
         STORE,
@@ -473,13 +476,17 @@ SITES = [
     store(
         "            if not asked:\n", "            if asked >= 0:\n", "terms and rows change under a study"
     ),
-    store('        self._agree("basis", _basis(rows, noise))\n', "", "a study goes on with other rows"),
+    store(
+        '        self._agree("basis", _basis(rows, noise, self._store.key()))\n',
+        "",
+        "a study goes on with other rows",
+    ),
     store(
         '"private noise": noise.private}',
         '"private noise": True}',
         "a study of seeded noise is told to be private",
     ),
-    store('{"rows": rows.fingerprint(),', '{"rows": str(rows.n_rows),', "a study goes on with changed rows"),
+    store('"rows": rows.fingerprint(key)', '"rows": str(rows.n_rows)', "a study goes on with changed rows"),
     store("if ledger.spent != spent:", "if ledger.spent < spent:", "a store that understates is taken"),
     store(
         "        _check_spent(self.grant.study, desk.holder.ledger,",
@@ -505,8 +512,8 @@ SITES = [
         "an account from the journal costs half",
     ),
     store(
-        'asdict(grant) | {"epsilon"',
-        '{"neighbours": grant.neighbours} | {"epsilon"',
+        "asdict(grant) | exact",
+        '{"neighbours": grant.neighbours} | exact',
         "max_rows changes under a study",
     ),
     store("        PRIMARY KEY (study, place),\n", "", "two writers spend behind each other's back"),
@@ -677,5 +684,112 @@ SITES = [
         "ledgers:",
         "what an interrupted fit has spent is forgotten",
         f"{HOLDER}::test_an_interrupted_fit_shows_what_was_spent_and_has_no_tree",
+    ),
+    # ---- Clocks, least prices, and how many releases there are
+    desk(
+        "least_price=self.least_price * self.epsilon,",
+        "least_price=0 * self.epsilon,",
+        "a release may cost next to nothing",
+        CLOCK,
+    ),
+    desk(
+        "            most_releases=self.most_releases,\n",
+        "",
+        "there may be any number of releases",
+        CLOCK,
+    ),
+    desk(
+        "self.queries, AnswerClock(self.quantum))",
+        "self.queries)",
+        "answers leave when they are ready",
+        CLOCK,
+    ),
+    desk(
+        "        self._looks_at_a_row = charged.looks_at_a_row\n",
+        "",
+        "many releases about one row have one quantum",
+        CLOCK,
+    ),
+    Mutant(
+        "holder/clock.py",
+        "quantum = self.quantum * max(1, times)",
+        "quantum = self.quantum",
+        "many releases about one row have one quantum",
+        (CLOCK,),
+    ),
+    Mutant(
+        "holder/clock.py",
+        'for _ in "ab")',
+        'for _ in "a")',
+        "an answer that ends at a whole quantum shows how long it took",
+        (CLOCK,),
+    ),
+    Mutant(
+        "holder/clock.py",
+        "(math.floor(blurred) + 1)",
+        "math.floor(blurred)",
+        "an answer may leave before its quantum is over",
+        (CLOCK,),
+    ),
+    holder(
+        "considered.quote.releases_of_a_row + generations",
+        "considered.quote.releases_of_a_row",
+        "rows that are divided anew and anew have one quantum",
+        CLOCK,
+    ),
+    Mutant(
+        "holder/counts.py",
+        "rows // 2 + secrets.randbelow(rows)",
+        "rows",
+        "one row more wakes a thread, every time",
+        (CLOCK,),
+    ),
+    Mutant(
+        "network/flare/site.py",
+        "clock.hold_back(came, OPENING)",
+        "pass",
+        "opening a study shows how long its rows take to divide",
+        (SITE,),
+    ),
+    Mutant(
+        "network/flare/site.py",
+        'parse_epsilon(greeting.get("least_price"))) < least:',
+        'parse_epsilon(greeting.get("least_price"))) < 0:',
+        "a study begins that will be refused when it has spent something",
+        (SITE,),
+    ),
+    # ---- Whose files they are, and what was counted a second time
+    store(
+        "            counter.difference(_total(database))  # refuses an older store\n",
+        "",
+        "a journal that was put back while a study is open forgets what was spent",
+    ),
+    store("                check_own(ours)\n", "                pass\n", "others may write to the journal"),
+    store(
+        "                counter.settle(prepared, total)",
+        "                pass",
+        "what was spent is not counted a second time",
+    ),
+    store("os.O_RDWR | os.O_EXCL", "os.O_RDWR", "who tries to open a study again loses its lock"),
+    Mutant(
+        "holder/counter.py",
+        "self.bookings < other.bookings or self.spent < other.spent",
+        "self.bookings < other.bookings and self.spent < other.spent",
+        "an older journal with as many bookings is not noticed",
+        (STORE,),
+    ),
+    Mutant(
+        "holder/own_files.py",
+        "if stat.S_ISLNK(found.st_mode):",
+        "if not found.st_mode:",
+        "a journal may be a link",
+        (STORE,),
+    ),
+    Mutant(
+        "holder/own_files.py",
+        "if secret and found.st_mode & OTHERS_READ:",
+        "if secret and not found.st_mode:",
+        "others may read the key",
+        (STORE,),
     ),
 ]

@@ -6,6 +6,8 @@ from mutant import Mutant
 
 ENCODING = "tests/test_encoding.py"
 COUNTS = "tests/holder/test_counts.py"
+ROWS = "tests/test_tables.py"
+ONE_MORE_ROW = "tests/test_one_more_row.py"
 FORKS = "tests/privacy/test_forks.py"
 PATHS = "tests/test_paths.py"
 HOLDER = "tests/holder/test_holder.py"
@@ -26,6 +28,10 @@ def scores(old: str, new: str, harm: str, *tests: str, survives: str | None = No
 
 def paths(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
     return Mutant("paths.py", old, new, harm, tests or (PATHS, HOLDER), survives)
+
+
+def csv_rows(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
+    return Mutant("csv_rows.py", old, new, harm, tests or (ROWS, ONE_MORE_ROW), survives)
 
 
 TABLES = [
@@ -124,8 +130,8 @@ TABLES = [
         "tests/holder/test_store.py::test_a_study_goes_on_with_the_rows_and_the_kind_of_noise_it_began_with",
     ),
     counts(
-        "hashlib.sha256(self._order.data)",
-        "hashlib.sha256(b'')",
+        "hashlib.blake2b(self._order.data,",
+        "hashlib.blake2b(b'',",
         "changed labels go on as the same rows",
         "tests/holder/test_store.py::test_a_study_goes_on_with_the_rows_and_the_kind_of_noise_it_began_with",
     ),
@@ -312,5 +318,25 @@ TABLES = [
         "_narrow(bins, rules[s], side == 0)",
         "_narrow(bins, rules[s], side == 1)",
         "sides of a fork are swapped",
+    ),
+    # ---- Rows of CSV
+    csv_rows("elif not line_breaks:", "elif line_breaks:", "a stray quote swallows the lines up to the next"),
+    csv_rows(
+        "in_quotes = i == start or text[i - 1] == COMMA or closed_at == i - 1",
+        "in_quotes = i == start or text[i - 1] == COMMA",
+        "a doubled quote ends a value",
+    ),
+    csv_rows(
+        "and not in_quotes and i + 1 <", "and in_quotes and i + 1 <", "a stray carriage return is a line end"
+    ),
+    csv_rows(
+        "        if is_last and n_bytes < n_held:\n", "        if False:\n", "a file may end inside a quote"
+    ),
+    Mutant(
+        "holder/counts.py",
+        "content.update(np.ascontiguousarray(matrix).data)",
+        "pass",
+        "changed values go on as the same rows",
+        ("tests/holder/test_store.py",),
     ),
 ]
