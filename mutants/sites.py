@@ -739,7 +739,7 @@ SITES = [
     ),
     Mutant(
         "holder/counts.py",
-        "rows // 2 + secrets.randbelow(rows)",
+        "rows // 2 + 1 + secrets.randbelow(rows)",
         "rows",
         "one row more wakes a thread, every time",
         (CLOCK,),

@@ -478,7 +478,8 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             pays = math.isfinite(self.epsilon)
             review = RowReview(self.schema_, copies=pays)
             sample = review.see(table, codes, numbers)
-            for sentence in review.sentences():
+            # A schema that was read from the rows fits them, and is named by them.
+            for sentence in review.sentences() if isinstance(self.schema, Schema) else ():
                 self._tell_owner(holder + sentence)
             if pays:
                 SPENT_IN_PROCESS.add(

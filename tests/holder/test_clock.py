@@ -258,5 +258,5 @@ def test_whether_a_thread_is_woken_does_not_depend_on_one_row() -> None:
     """10,000 draws: that fewer than 5,000 of them differ has a probability below 1e-100."""
     drawn = [blurred(8192) for _ in range(10_000)]
     assert min(drawn) >= 4096
-    assert max(drawn) < 12288
+    assert max(drawn) <= 12288
     assert len(set(drawn)) > 5000

@@ -26,7 +26,7 @@ from hedgerow.audit.suite import RUNS, suite
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.criteria import FRACTION_BITS, Criterion, score_sensitivity, to_fixed_point, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.holder import Charged, Holder
+from hedgerow.holder.holder import Holder
 from hedgerow.messages import (
     ROOT,
     CountCells,
@@ -268,7 +268,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, mistake: Callable[[Query], Query]) ->
     """Holders draw the noise of another query than the one that was paid for."""
     real = Holder.release
     monkeypatch.setattr(
-        Holder, "release", lambda self, paid: real(self, Charged(mistake(paid.query), paid.keys))
+        Holder, "release", lambda self, paid: real(self, replace(paid, query=mistake(paid.query)))
     )
 
 

@@ -328,7 +328,7 @@ def blurred(rows: int) -> int:
     With a fixed number of rows that are worth a thread, one row more could wake one, again and again, and be seen by a
     clock. So it does with probability 1 / rows.
     """
-    return rows // 2 + secrets.randbelow(rows)
+    return rows // 2 + 1 + secrets.randbelow(rows)
 
 
 @compiled
