@@ -222,6 +222,8 @@ def test_a_forked_child_does_not_use_its_parents_words(how: str, monkeypatch: py
     if how == "by other code":
         monkeypatch.setattr("hedgerow.privacy.noise._secure_tapes", _SecureTapes())  # of which no hook knows
     parents = set(unread(tape_of(SecureNoise(), 0)))
+    if how == "by other code":
+        monkeypatch.setattr("hedgerow.privacy.noise._tapes_of_all_threads", set())
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
@@ -230,7 +232,16 @@ def test_a_forked_child_does_not_use_its_parents_words(how: str, monkeypatch: py
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    assert parents.isdisjoint(np.frombuffer(os.read(receive, 800), np.uint64).tolist())
+    childs = np.frombuffer(os.read(receive, 800), np.uint64).tolist()
+    assert parents.isdisjoint(childs)
+    assert len(set(childs)) == 100
+
+
+def test_a_tape_that_was_cleared_goes_on_with_new_words() -> None:
+    """And not with zeros, which are no noise."""
+    tape = Tape(tape_of(SeededNoise(2), 6)._source, 16)
+    tape.clear()
+    assert 0 not in [read(tape, first_word) for _ in range(100)]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

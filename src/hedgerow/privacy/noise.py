@@ -62,8 +62,9 @@ class Tape:
         self._written += count
 
     def clear(self) -> None:
-        """Overwrite the words that are left to read, when nobody will."""
+        """Overwrite the words that are left to read, when nobody will: who reads on gets new ones."""
         self.words[self.position :] = 0
+        self.position = len(self.words)
 
     def fill(self, sampler: Callable[..., tuple[int, int]], n: int, *arguments: Any) -> None:
         """Have `sampler(words, position, first, *arguments) -> (next, position)` make draws 0 to n - 1 in order.
