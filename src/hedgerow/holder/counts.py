@@ -30,6 +30,7 @@ Kernel = Callable[..., None]
 # Bytes of histograms that are kept for subtraction. The C library hands 32 MB or more back to the system at once,
 # and the next fit would wait for new pages.
 MEMORY = 31 * 2**20
+MOST_STORED = 2**14  # histograms, however small: to number a million of them would take longer than a small fit
 ROWS_TO_COUNT = 8_192  # are worth a part: waking a thread takes as long
 ROWS_TO_PARTITION = 65_536
 CELLS_WORTH_A_THREAD = 2**16
@@ -77,7 +78,7 @@ class GroupedRows:
         if self._turns > 1 and self._n_cells <= CELLS_WORTH_A_TURN:
             self._turns *= TURNS
         # The newest histograms, in a ring: a row of the store holds that of the node that is its `_owner`.
-        n_stored = max(6, MEMORY // max(4 * self._n_cells, 1))
+        n_stored = max(6, min(MEMORY // max(4 * self._n_cells, 1), MOST_STORED))
         self._store = np.empty((n_stored, *shape), dtype=np.int32)
         self._owner = np.full(n_stored, NONE)
         self._row = np.array([NONE])  # [node], of the store
