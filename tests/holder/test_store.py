@@ -26,6 +26,7 @@ from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.errors import InvalidStore, Refused
 from hedgerow.holder import store as store_module
 from hedgerow.holder.counter import Counter, Total
+from hedgerow.holder.counter import Total
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
 from hedgerow.holder.store import VERSION, Store, StoredStudy
@@ -1037,3 +1038,15 @@ def test_a_counter_that_cannot_be_kept_is_told_in_one_sentence(path: Path, tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(InvalidStore, match=r"cannot be counted a second time in .* let XDG_STATE_HOME"):
         Store(path, counter=tmp_path / "file" / "below").open_study(GRANT)
+
+
+@pytest.mark.parametrize(
+    ("store", "counted", "is_older"),
+    [((5, 1), (5, 2), True), ((4, 2), (5, 2), True), ((6, 1), (5, 2), True), ((5, 2), (5, 2), False), ((6, 3), (5, 2), False)],
+)  # fmt: skip
+def test_a_journal_that_lacks_bookings_or_spending_is_older(
+    store: tuple[int, int], counted: tuple[int, int], is_older: bool
+) -> None:
+    """Also one that went on elsewhere: as many bookings, but cheaper ones."""
+    ours, other = (Total(bookings, Fraction(spent)) for bookings, spent in (store, counted))
+    assert ours.is_older_than(other) is is_older

@@ -30,7 +30,9 @@ Kernel = Callable[..., None]
 # Bytes of histograms that are kept for subtraction. The C library hands 32 MB or more back to the system at once,
 # and the next fit would wait for new pages.
 MEMORY = 31 * 2**20
-MOST_STORED = 2**14  # histograms, however small: to number a million of them would take longer than a small fit
+MOST_STORED = (
+    2**14
+)  # histograms, however small: to number a million of them would take longer than a small fit
 ROWS_TO_COUNT = 8_192  # are worth a part: waking a thread takes as long
 ROWS_TO_PARTITION = 65_536
 CELLS_WORTH_A_THREAD = 2**16
