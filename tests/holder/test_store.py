@@ -26,7 +26,6 @@ from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.errors import InvalidStore, Refused
 from hedgerow.holder import store as store_module
 from hedgerow.holder.counter import Counter, Total
-from hedgerow.holder.counter import Total
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk, StudyGrant
 from hedgerow.holder.store import VERSION, Store, StoredStudy
