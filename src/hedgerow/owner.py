@@ -94,9 +94,9 @@ def _below(picks: NDArray[np.uint16], below: int) -> int:
 
 
 def _picks(codes: Codes, labels: NDArray[Any]) -> NDArray[np.uint16]:
-    """A small hash of each row's label and of the codes of up to sixteen of its columns."""
+    """A small hash of each row's label and of the codes of up to eight of its columns."""
     picks = np.empty(codes.n_rows, dtype=np.uint16)
-    some = np.unique(np.linspace(0, len(codes.places) - 1, 16).astype(np.int64))
+    some = np.unique(np.linspace(0, len(codes.places) - 1, 8).astype(np.int64))
     places = np.ascontiguousarray(codes.places[some])
 
     def pick(part: tuple[int, int]) -> None:
