@@ -1,7 +1,7 @@
 """The studies of one holder in one file: what was asked, what it cost, what was answered. SQLite.
 
 A charge is on disk before noise is drawn, an answer before it leaves. So after a crash the file shows at
-least what has left the house, and whoever asks again gets the same answer. The file is the whole account. Keep it
+least every release, and whoever asks again gets the same answer. The file is the whole account. Keep it
 as carefully as the rows: deleting it makes the holder forget what it has spent. That an older one was put in its place
 is noticed by a counter that is kept elsewhere. The rows of a study are known by a hash, which is made with a key in a
 file beside the store: a copy of the store alone does not tell whether the rows are those that somebody guesses.
