@@ -22,7 +22,6 @@ from hedgerow.encoding import (
     MAX_ROWS,
     Codes,
     as_matrix,
-    check_codes,
     check_names,
     encode,
     encode_labels,
@@ -243,17 +242,18 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_parameters()
         schema = self._need_schema()
         _check_lengths(codes, labels)
-        if self._tells_owner and math.isfinite(self.epsilon):
-            check_codes(codes, labels, schema)
+        if holders is None:
+            tables = [GroupedRows(codes, labels, schema)]
+        else:
+            # An empty list has no type of its own.
+            dealt = [np.asarray(rows, dtype=None if len(rows) else np.int64) for rows in holders]
+            if dealt:
+                check_rows(np.concatenate(dealt), codes.n_rows)
+            tables = [GroupedRows(codes, labels, schema, rows) for rows in dealt]
+        if tables and self._tells_owner and math.isfinite(self.epsilon):
             sample = Sample.of(codes, labels)
             SPENT_IN_PROCESS.add(sample, codes.n_rows, self.epsilon, self._tell_owner)
-        if holders is None:
-            return self._fit_grouped([GroupedRows(codes, labels, schema)])
-        # An empty list has no type of its own.
-        dealt = [np.asarray(rows, dtype=None if len(rows) else np.int64) for rows in holders]
-        if dealt:
-            check_rows(np.concatenate(dealt), codes.n_rows)
-        return self._fit_grouped([GroupedRows(codes, labels, schema, rows) for rows in dealt])
+        return self._fit_grouped(tables)
 
     def _fit_grouped(self, tables: Sequence[GroupedRows]) -> Self:
         """Learn from each holder's rows as exact counts are made of them; that no row is there twice is up to the caller."""

@@ -23,7 +23,7 @@ from hedgerow.threads import even_parts, run_all
 
 MUST_NOT_BE_PUBLISHED = "(This is about your rows: do not publish it.)"
 MOST_SAMPLED = 2_048  # rows of which the values are looked at
-LEAST_RECOGNISED = 16
+LEAST_RECOGNISED, MOST_RECOGNISED = 16, 512
 ENOUGH_ROWS = 100  # to say how often something happens
 HALF, TENTH, NEARLY_ALL = 0.5, 0.1, 0.995
 MOST_NAMED = 3
@@ -96,25 +96,29 @@ def _below(picks: NDArray[np.uint16], below: int) -> int:
 def _picks(codes: Codes, labels: NDArray[Any]) -> NDArray[np.uint16]:
     """A small hash of each row's label and of the codes of up to eight of its columns."""
     picks = np.empty(codes.n_rows, dtype=np.uint16)
-    some = np.unique(np.linspace(0, len(codes.places) - 1, 8).astype(np.int64))
-    places = np.ascontiguousarray(codes.places[some])
+    some = codes.places[np.unique(np.linspace(0, len(codes.places) - 1, 8).astype(np.int64))]
+    narrow, wide = (some[some[:, 0] == is_wide, 1].astype(np.uint64) for is_wide in (0, 1))
 
     def pick(part: tuple[int, int]) -> None:
-        _pick(codes.narrow, codes.wide, labels, places, _MULTIPLIERS, *part, picks)
+        start, stop = map(np.uint64, part)
+        _pick(codes.narrow, codes.wide, labels, narrow, wide, _MULTIPLIERS, start, stop, picks)
 
     run_all(pick, even_parts(codes.n_rows, at_least=65_536))
     return picks
 
 
 @compiled
-def _pick(narrow, wide, labels, places, multipliers, start, stop, picks):  # type: ignore[no-untyped-def]
+def _pick(narrow, wide, labels, at_narrow, at_wide, multipliers, start, stop, picks):  # type: ignore[no-untyped-def]
+    """Positions are unsigned: asking of each whether it counts from the end takes as long as all the rest."""
+    n_narrow, n_wide = len(at_narrow), len(at_wide)
     for i in range(start, stop):
-        h = np.uint64(labels[i]) * multipliers[len(places)]
-        for j in range(len(places)):
-            code = np.uint64(wide[i, places[j, 1]]) if places[j, 0] else np.uint64(narrow[i, places[j, 1]])
-            h += (code + np.uint64(1)) * multipliers[j]
+        h = np.uint64(labels[i]) * multipliers[0]
+        for j in range(n_narrow):
+            h += np.uint64(narrow[i, at_narrow[j]]) * multipliers[1 + j]
+        for j in range(n_wide):
+            h += np.uint64(wide[i, at_wide[j]]) * multipliers[1 + n_narrow + j]
         h ^= h >> np.uint64(32)
-        picks[i] = np.uint16((h * multipliers[len(places) + 1]) >> np.uint64(48))
+        picks[i] = np.uint16((h * multipliers[1 + n_narrow + n_wide]) >> np.uint64(48))
 
 
 # ---- Do the rows fit the schema? ---------------------------------------------------------------------------
@@ -328,7 +332,7 @@ def _recognisable(sample: Sample, n_rows: int) -> list[int]:
     if alone.sum() >= max(LEAST_RECOGNISED, (1 - TENTH) * len(sample.rows)):
         # By pick: of a larger table only the lowest picks are remembered.
         in_order = np.argsort(sample.picks[first[alone]], kind="stable")
-        return hashes[alone][in_order].tolist()  # type: ignore[no-any-return]
+        return hashes[alone][in_order][:MOST_RECOGNISED].tolist()  # type: ignore[no-any-return]
     return [hash((n_rows, sample.below, tuple(hashes.tolist()), tuple(times.tolist())))] if n_rows else []
 
 
