@@ -19,7 +19,7 @@ test: $(VENV)/.test
 test-network: $(VENV)/.test $(VENV)/.network
 	$(BIN)/python -m pytest tests/network -m network
 
-# Attack every mechanism, and twins that cost twice their claim; hours, on all cores. Ends with 1 if it finds a leak.
+# Attack every mechanism, and twins that cost twice their claim; an hour, on all cores. Ends with 1 if it finds a leak.
 audit: $(VENV)/.test
 	$(BIN)/hedgerow audit --json > audit.json
 
