@@ -366,7 +366,7 @@ class Adaptive:
         """How many more levels below each node are worth their price."""
         impurity = weighted_impurities(nodes.counts, Criterion.gini)
         noise = (self._selection_noise(nodes.left) + self.sampling) * math.log(max(self.n_candidates, 2))
-        levels: FloatArray = _levels(self.reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
+        levels: FloatArray = solve_levels(self.reach * np.sqrt(nodes.promise) * impurity / noise, self.growth)
         return levels if self.max_depth is None else np.minimum(levels, self.max_depth - nodes.depth + 1)
 
     def _selection_noise(self, left: IntArray) -> FloatArray:
@@ -400,7 +400,7 @@ def promise(above: FloatArray, counts: FloatArray, children: FloatArray, varianc
 
 
 @compiled
-def _levels(ratios: FloatArray, growth: float) -> FloatArray:
+def solve_levels(ratios: FloatArray, growth: float) -> FloatArray:
     """The r with r growth**r = ratio, by bisection."""
     out, exponent = np.empty(len(ratios)), np.log(growth)
     for i in range(len(ratios)):

@@ -26,7 +26,7 @@ from hedgerow.repeated import Epsilon, IntArray, Repeated
 T = TypeVar("T")
 
 ROOT = 0
-VERSION = 4
+VERSION = 5
 MOST_NODES = 2**20  # of one message
 MOST_FORKS = 2**12  # of one query: each may take a holder some 30 ms
 MOST_PARTS = 32  # maps and lists: each takes many times the memory of its bytes
@@ -117,6 +117,25 @@ class CountCells:
 
 
 @dataclass(frozen=True, eq=False)
+class CountForks:
+    """How many rows of each class are in each cell of a fork? Answer: [node, side, side, class].
+
+    A fork is a split, and a split of each of its sides; where that is -1, all rows of the side are in its left cell.
+    """
+
+    nodes: IntArray
+    splits: IntArray
+    left_splits: IntArray
+    right_splits: IntArray
+    epsilons: Sequence[Epsilon]
+
+    @property
+    def forks(self) -> IntArray:
+        """The three splits of each fork: [node, 3]."""
+        return np.column_stack([self.splits, self.left_splits, self.right_splits])
+
+
+@dataclass(frozen=True, eq=False)
 class CountSplits:
     """The cells of every candidate split. Answer: [node, split, side, class]."""
 
@@ -139,6 +158,7 @@ Query = (
     | NominateAndCount
     | NominateForks
     | CountCells
+    | CountForks
     | CountSplits
     | CountColumns
 )
@@ -180,7 +200,7 @@ Message = Request | Answer | Refusal
 MESSAGES, QUERIES, GROWTHS = (
     {kind.__name__: kind for kind in kinds} for kinds in (Message.__args__, Query.__args__, (Grow,))
 )
-ONE_A_NODE = frozenset({"splits", "epsilons", "cell_epsilons", "criteria"})
+ONE_A_NODE = frozenset({"splits", "left_splits", "right_splits", "epsilons", "cell_epsilons", "criteria"})
 
 
 # ---- To bytes ----------------------------------------------------------------------------------------------
@@ -273,8 +293,8 @@ def _array(data: Any, low: int) -> IntArray:
     return array
 
 
-def _numbers(value: Any) -> IntArray:
-    array = _array(value, 0)
+def _numbers(value: Any, low: int = 0) -> IntArray:
+    array = _array(value, low)
     if not 0 < len(array) <= MOST_NODES:
         raise InvalidMessage(f"a message is about 1 to {MOST_NODES} nodes.")
     return array
@@ -375,6 +395,8 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "criteria": _criteria,
     "nodes": _numbers,
     "splits": _numbers,
+    "left_splits": lambda value: _numbers(value, -1),
+    "right_splits": lambda value: _numbers(value, -1),
     "first": _number,
     "epsilons": _epsilons,
     "cell_epsilons": _epsilons,

@@ -19,6 +19,7 @@ from hedgerow.criteria import FRACTION_BITS, Criterion, impurity_bound, score_se
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.learner.planning import SHARES, Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
+from hedgerow.learner.turns import TakeTurns
 from hedgerow.schema import Schema
 
 
@@ -263,7 +264,7 @@ def selection_miss(selector: str, scale: float, n_candidates: int, failure_proba
 
 
 def miss(
-    private_split: PrivateSplit,
+    private_split: PrivateSplit | TakeTurns,
     schema: Schema,
     select: float,
     count: float,

@@ -19,7 +19,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, add_impurities, weighted_impurities
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.learner.coordinator import assemble
+from hedgerow.learner.estimates import assemble
 from hedgerow.learner.topdown import ROUNDING, Growth, top_down
 from hedgerow.schema import Schema
 from hedgerow.tree import Tree

@@ -23,6 +23,7 @@ from hedgerow.messages import (
     Answer,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -55,6 +56,7 @@ SELECTING = frozenset({CountRows, CountLabels, NominateAndCount})
 QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning asks
     "select": SELECTING | {NominateForks},
     "paper": SELECTING,
+    "turns": frozenset({CountLabels, NominateAndCount, NominateForks, CountForks}),
     "local": frozenset({CountRows, CountLabels, Nominate, CountCells}),
     "noisy_counts": frozenset({CountRows, CountLabels, CountSplits}),
     "noisy_columns": frozenset({CountRows, CountLabels, CountColumns}),

@@ -24,6 +24,7 @@ from hedgerow.messages import (
     MOST_FORKS,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -55,8 +56,9 @@ WHAT: dict[type[Query], str] = {
     CountCells: "cells of a split",
     CountSplits: "cells of every split",
     CountColumns: "histograms of every column",
+    CountForks: "cells of a fork",
 }
-FORK = "choice of a fork", "cells of a fork"
+CHOICE_OF_A_FORK = "choice of a fork"
 LAPLACE = "discrete Laplace"
 PURPOSE = {kind: i for i, kind in enumerate(WHAT)}
 
@@ -175,6 +177,8 @@ class Holder:
         n_splits, n_classes = len(self.schema.splits), self.schema.n_classes
         if isinstance(query, CountCells) and query.splits.max() >= n_splits:
             raise Refused("a split is not in the schema.")
+        if isinstance(query, CountForks) and query.forks.max() >= n_splits:
+            raise Refused("a split is not in the schema.")
         if isinstance(query, NominateForks):
             if query.selector != Exponential.name:
                 raise Refused(f"forks are chosen by {Exponential.name!r} only.")
@@ -231,6 +235,8 @@ class Holder:
                 counts = rows.label_counts(query.nodes)
             case CountCells():
                 counts = rows.cells(query.nodes, query.splits)
+            case CountForks():
+                counts = rows.quarters(query.nodes, query.forks)
             case CountSplits():
                 counts = rows.all_cells(query.nodes)
             case CountColumns():
@@ -329,7 +335,9 @@ def prices_of(query: Query) -> list[Price]:
     """What the releases that answer a query cost, as a ledger has them."""
     if not isinstance(query, Nominate):
         return [Price(LAPLACE, WHAT[type(query)], query.epsilons)]
-    choice, cells = FORK if isinstance(query, NominateForks) else (WHAT[Nominate], WHAT[CountCells])
+    choice, cells = WHAT[Nominate], WHAT[CountCells]
+    if isinstance(query, NominateForks):
+        choice, cells = CHOICE_OF_A_FORK, WHAT[CountForks]
     prices = [Price(query.selector, choice, query.epsilons)]
     if isinstance(query, NominateAndCount):
         prices.append(Price(LAPLACE, cells, query.cell_epsilons))
@@ -351,6 +359,7 @@ def shape_of(query: Query, schema: Schema) -> tuple[int, ...]:
         NominateAndCount: (1 + 2 * n_classes,),
         NominateForks: (3 + 4 * n_classes,),
         CountCells: (2, n_classes),
+        CountForks: (2, 2, n_classes),
         CountSplits: (len(schema.splits), 2, n_classes),
         CountColumns: (int(schema.bin_start[-1]), n_classes),
     }

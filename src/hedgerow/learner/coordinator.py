@@ -7,27 +7,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hedgerow.budget import GRAINS, BudgetRule, NodeBudgets, Standing, priced, promise
-from hedgerow.compiled import compiled
 from hedgerow.criteria import Criterion, split_gains
-from hedgerow.learner.estimates import combine, laplace_variance, least_squares, on_simplex, reconcile, smooth
+from hedgerow.learner.estimates import (
+    assemble,
+    combine,
+    laplace_variance,
+    least_squares,
+    on_simplex,
+    reconcile,
+    smooth,
+)
 from hedgerow.learner.private_split import PrivateSplit, select_forks
 from hedgerow.learner.topdown import NONE, ROUNDING, FloatArray, Growth, all_of, third_of, top_down
+from hedgerow.learner.turns import TakeTurns, TurnsStudy
 from hedgerow.messages import ROOT, CountLabels, CountRows, Grow
 from hedgerow.network import Network
 from hedgerow.paths import Paths
 from hedgerow.repeated import Epsilon, IntArray
 from hedgerow.schema import Schema
-from hedgerow.tree import LEAF, Tree
+from hedgerow.tree import Tree
 
 
 @dataclass(frozen=True)
 class Plan:
     """All that a study fixes before it asks the first question, and the rule for what it decides later."""
 
-    private_split: PrivateSplit
+    private_split: PrivateSplit | TakeTurns
     budget: BudgetRule
     criterion: Criterion
     epsilon: Epsilon
@@ -74,7 +81,8 @@ class Coordinator:
 
     def learn(self, schema: Schema, plan: Plan) -> tuple[Tree, Plan]:
         """Grow a tree as `plan` says, then label its leaves; the plan comes back with its reasons."""
-        study = _Study(self._network, schema, plan)
+        is_by_turns = isinstance(plan.private_split, TakeTurns)
+        study = (TurnsStudy if is_by_turns else _Study)(self._network, schema, plan)
         study.count_all()
         # What a private study has evaluated is paid for, and decides what is left for the labels.
         at_once = third_of if plan.is_exact else all_of
@@ -88,6 +96,8 @@ class _Study:
     """The state of one tree's growth."""
 
     def __init__(self, network: Network, schema: Schema, plan: Plan) -> None:
+        assert not isinstance(plan.private_split, TakeTurns)
+        self._private_split = plan.private_split
         self._network = network
         self._schema = schema
         self.plan = plan
@@ -103,7 +113,7 @@ class _Study:
         known = self._standing(root)
         budget = self.plan.budget.settle(known)
         self.plan = replace(
-            self.plan, budget=budget, reasons=tuple(budget.explain(known, self.plan.private_split.selects))
+            self.plan, budget=budget, reasons=tuple(budget.explain(known, self._private_split.selects))
         )
 
     def _standing(self, nodes: IntArray) -> Standing:
@@ -132,7 +142,7 @@ class _Study:
     def _split(self, paths: Paths, nodes: IntArray, budgets: NodeBudgets) -> None:
         plan, known = self.plan, self.growth.nodes
         rows = self._weigh(nodes, budgets)
-        found = plan.private_split.evaluate(self._network, paths, nodes, budgets, plan.epsilon)
+        found = self._private_split.evaluate(self._network, paths, nodes, budgets, plan.epsilon)
         known["split"][nodes], known["cells"][nodes] = found.splits, found.cells
         if not plan.is_exact:
             known["left"][nodes] -= budgets.total
@@ -238,26 +248,3 @@ def sum_answers(answers: Sequence[IntArray]) -> IntArray:
     """What all holders have together."""
     total: IntArray = np.sum(answers, axis=0)
     return total
-
-
-def assemble(growth: Growth, schema: Schema) -> Tree:
-    """The finished tree, depth first; an inner node's counts are the sums of its leaves'."""
-    order = growth.depth_first()
-    nodes, place = growth.nodes[order], np.empty(len(growth.nodes), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    split, left, right = (
-        np.where(nodes["is_split"], values, LEAF).astype(np.int32)
-        for values in (nodes["split"], place[nodes["child"]], place[nodes["child"] + 1])
-    )
-    counts = on_simplex(nodes["counts"]).copy()
-    _add_up(left, right, counts)
-    return Tree(schema, split, left, right, counts, np.sqrt(nodes["variance"]))
-
-
-@compiled
-def _add_up(left: NDArray[np.int32], right: NDArray[np.int32], counts: FloatArray) -> None:
-    """Set inner nodes' counts to their children's sums; those come later in the order."""
-    for node in range(len(left) - 1, -1, -1):
-        if left[node] != LEAF:
-            for a in range(counts.shape[1]):
-                counts[node, a] = counts[left[node], a] + counts[right[node], a]

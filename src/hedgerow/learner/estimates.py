@@ -11,10 +11,13 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hedgerow.compiled import compiled
 from hedgerow.learner.topdown import NONE, FloatArray, Growth
 from hedgerow.repeated import IntArray
+from hedgerow.schema import Schema
+from hedgerow.tree import LEAF, Tree
 
 EXACT = 1e-12  # the variance that stands for none: a weight must be finite
 
@@ -75,8 +78,37 @@ def least_squares(growth: Growth) -> None:
         nodes["cells"][tips].sum(axis=1),
         2 * nodes["cell_noise"][tips],
     )
-    _gather(nodes["child"], nodes["counts"], nodes["variance"])
-    _spread(nodes["child"], nodes["counts"], nodes["variance"])
+    tree_least_squares(nodes["child"], nodes["counts"], nodes["variance"])
+
+
+def tree_least_squares(child: IntArray, counts: FloatArray, variance: FloatArray) -> None:
+    """Set counts [node, class] to the best linear estimate from measurements of single nodes, and their variances."""
+    _gather(child, counts, variance)
+    _spread(child, counts, variance)
+
+
+SAME_SHARE = 0.2  # of its rows, the variance of what a holder's counts say about those of all
+
+
+def sum_of_holders(
+    values: FloatArray, variance: FloatArray, rows: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What all holders have together, from noisy values [node, holder, ...], their variances and rows [node, holder].
+
+    A holder with few rows adds more noise than it knows, so each counts for as much as its rows outweigh its noise, and
+    what is left out is taken to be like the rest. Also the variance [node]. An infinite variance stands for no values.
+    """
+    known = np.isfinite(variance)
+    noise, signal = np.where(known, variance, 1.0), SAME_SHARE * rows + 1e-9
+    weight = np.where(known, signal / (signal + noise), 0.0)
+    scale = np.clip(rows.sum(axis=1) / np.maximum((weight * rows).sum(axis=1), 1e-9), 1.0, 20.0)
+    weight *= scale[:, None]
+    summed: FloatArray = np.einsum("nh,nh...->n...", weight, np.where(_like(known, values), values, 0.0))
+    return summed, (weight**2 * np.where(known, variance, 0.0)).sum(axis=1)
+
+
+def _like(mask: NDArray[np.bool_], values: FloatArray) -> NDArray[np.bool_]:
+    return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
 
 
 @compiled
@@ -131,3 +163,26 @@ def _blend(
         for a in range(n_classes):
             above = 1 / n_classes if parent[node] == NONE else shares[parent[node], a]
             shares[node, a] = (counts[node, a] + borrowed[node] * above) / (total[node] + borrowed[node])
+
+
+def assemble(growth: Growth, schema: Schema) -> Tree:
+    """The finished tree, depth first; an inner node's counts are the sums of its leaves'."""
+    order = growth.depth_first()
+    nodes, place = growth.nodes[order], np.empty(len(growth.nodes), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    split, left, right = (
+        np.where(nodes["is_split"], values, LEAF).astype(np.int32)
+        for values in (nodes["split"], place[nodes["child"]], place[nodes["child"] + 1])
+    )
+    counts = on_simplex(nodes["counts"]).copy()
+    _add_up(left, right, counts)
+    return Tree(schema, split, left, right, counts, np.sqrt(nodes["variance"]))
+
+
+@compiled
+def _add_up(left: NDArray[np.int32], right: NDArray[np.int32], counts: FloatArray) -> None:
+    """Set inner nodes' counts to their children's sums; those come later in the order."""
+    for node in range(len(left) - 1, -1, -1):
+        if left[node] != LEAF:
+            for a in range(counts.shape[1]):
+                counts[node, a] = counts[left[node], a] + counts[right[node], a]

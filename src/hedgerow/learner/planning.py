@@ -11,6 +11,7 @@ from hedgerow.criteria import Criterion
 from hedgerow.errors import InvalidParameter
 from hedgerow.learner.coordinator import Plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
+from hedgerow.learner.turns import TakeTurns
 from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
 
@@ -60,7 +61,7 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
         min_gain = PAPER_MIN_GAIN
     elif min_gain is None and math.isinf(wishes.epsilon):
         min_gain = 0.0
-    private_split = _private_split(schema, wishes)
+    private_split = _private_split(wishes)
     return Plan(
         private_split=private_split,
         budget=_budget(schema, wishes, criterion, private_split),
@@ -74,19 +75,27 @@ def make_plan(schema: Schema, wishes: Wishes) -> Plan:
     )
 
 
-def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
+def _private_split(wishes: Wishes) -> PrivateSplit | TakeTurns:
     method, holders = wishes.method, wishes.n_holders
+    is_private = not math.isinf(wishes.epsilon)
     selector = "permute_and_flip" if wishes.selector == "auto" else wishes.selector
     if method == "auto" and holders > 1:
-        local, columns = LocalSelection(selector), NoisyCounts("per-column")
         # Without noise, counts give the very tree of all rows together, however they are divided.
-        exact = math.isinf(wishes.epsilon)
-        return (
-            columns
-            if exact or columns.noisiness(schema, holders) < local.noisiness(schema, holders)
-            else local
+        method = (
+            "turns"
+            if is_private and wishes.budget == "auto"
+            else "noisy_columns"
+            if not is_private
+            else "local"
         )
     match method:
+        case "turns":
+            if not is_private or wishes.budget != "auto":
+                raise InvalidParameter(
+                    "method='turns' is for a finite epsilon and budget='auto': who chooses, and at which price, is planned "
+                    "from noisy counts."
+                )
+            return TakeTurns(selector)
         case "noisy_counts":
             return NoisyCounts("per-split")
         case "noisy_columns":
@@ -96,15 +105,19 @@ def _private_split(schema: Schema, wishes: Wishes) -> PrivateSplit:
     if holders > 1:
         raise InvalidParameter(
             f"method={method!r} selects at one holder, but there are {holders}; "
-            "choose 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
+            "choose 'turns', 'local', 'noisy_counts', 'noisy_columns' or 'auto'."
         )
     return SelectSplit("report_noisy_max" if method == "paper" else selector)
 
 
 def _budget(
-    schema: Schema, wishes: Wishes, criterion: Criterion | None, private_split: PrivateSplit
+    schema: Schema, wishes: Wishes, criterion: Criterion | None, private_split: PrivateSplit | TakeTurns
 ) -> BudgetRule:
     epsilon = wishes.to_spend
+    noisiness, most_nominees = 1.0, 1
+    if not isinstance(private_split, TakeTurns):
+        noisiness = private_split.noisiness(schema, wishes.n_holders)
+        most_nominees = private_split.most_nominees(wishes.n_holders)
     if not isinstance(epsilon, Fraction):
         return Unlimited(criterion or Criterion.gini)
     adaptive = Adaptive(
@@ -112,12 +125,12 @@ def _budget(
         n_candidates=len(schema.splits),
         n_classes=schema.n_classes,
         max_rows=wishes.max_rows,
-        noisiness=private_split.noisiness(schema, wishes.n_holders),
+        noisiness=noisiness,
         criterion=criterion,
         max_depth=wishes.max_depth,
-        n_pairs=_pairs_to_count(schema, wishes),
+        n_pairs=_pairs_to_count(schema, wishes, private_split),
         least_price=math.ceil(GRAINS * wishes.least_price),
-        most_nominees=private_split.most_nominees(wishes.n_holders),
+        most_nominees=most_nominees,
     )
     is_paper = wishes.method == "paper"
     if wishes.budget == "auto" and not is_paper:
@@ -141,13 +154,18 @@ def _budget(
     )
 
 
-def _pairs_to_count(schema: Schema, wishes: Wishes) -> int | None:
+def _pairs_to_count(schema: Schema, wishes: Wishes, private_split: PrivateSplit | TakeTurns) -> int | None:
     """How many pairs of columns a fork asks about; None if there are to be none.
 
     Whoever names a selector gets just that, one split at a time.
     """
-    may_fork = wishes.n_holders == 1 and wishes.method in {"auto", "select"} and wishes.selector == "auto"
-    if not may_fork or wishes.budget != "auto" or not schema.can_fork:
+    is_alone = wishes.n_holders == 1 and wishes.method in {"auto", "select"}
+    if (
+        not (is_alone or isinstance(private_split, TakeTurns))
+        or wishes.selector != "auto"
+        or wishes.budget != "auto"
+        or not schema.can_fork
+    ):
         return None
     return math.comb(len(schema.columns) + 1, 2)
 

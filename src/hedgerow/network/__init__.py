@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 if TYPE_CHECKING:  # a site's main process needs neither these nor the compiler that they bring along
+    from collections.abc import Mapping
+
     from hedgerow.messages import Grow, Query
     from hedgerow.repeated import IntArray
 
 
 @dataclass
 class Traffic:
-    """What has gone over a network: questions to all holders at once, and bytes to and from each holder.
+    """What has gone over a network: rounds of questions, and bytes to and from all holders.
 
     Counted are the questions that were answered, whenever that was: a study that was resumed has the traffic of
     an undisturbed one.
@@ -30,7 +32,7 @@ class Traffic:
         if not self.bytes_sent:
             return rounds
         sent, received = (n / self.rounds / self.holders for n in (self.bytes_sent, self.bytes_received))
-        return f"{rounds}; a round sends {sent:.0f} bytes to each holder and brings back {received:.0f}"
+        return f"{rounds}; on average a round sends {sent:.0f} bytes to each holder and brings back {received:.0f}"
 
 
 class Network(Protocol):
@@ -43,10 +45,16 @@ class Network(Protocol):
         """How many data holders there are; public."""
 
     def announce(self, growth: Grow) -> None:
-        """Tell every holder which nodes have been split, and how; it goes along with the next query."""
+        """Tell every holder which nodes have been split, and how; it goes along with its next query."""
 
     def ask(self, query: Query) -> list[IntArray]:
         """Ask every holder the same; one answer a holder."""
+
+    def ask_each(self, queries: Mapping[int, Query]) -> dict[int, IntArray]:
+        """Ask some holders, each its own query, in one round; holders are numbered from 0.
+
+        A holder that the study goes on without has no answer.
+        """
 
 
 def joined(waiting: Grow | None, then: Grow) -> Grow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hedgerow.holder.holder import Holder
 from hedgerow.messages import Answer, Grow, Query, Request, to_bytes
@@ -18,7 +18,7 @@ class LocalNetwork:
 
     def __init__(self, holders: Sequence[Holder]) -> None:
         self._holders = holders
-        self._growth: Grow | None = None
+        self._growth: list[Grow | None] = [None] * len(holders)  # announced, but not heard of yet
         self.traffic = Traffic(holders=len(holders))
 
     @property
@@ -28,15 +28,20 @@ class LocalNetwork:
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
-        self._growth = joined(self._growth, growth)
+        self._growth = [joined(waiting, growth) for waiting in self._growth]
 
     def ask(self, query: Query) -> list[IntArray]:
         """See `Network.ask`."""
-        growth, self._growth = self._growth, None
-        answers = [holder.answer(query, growth) for holder in self._holders]
-        if len(answers) > 1:
-            name = "fit", f"round-{self.traffic.rounds}"
-            self.traffic.bytes_sent += len(answers) * len(to_bytes(Request(*name, growth, query)))
-            self.traffic.bytes_received += sum(len(to_bytes(Answer(*name, each))) for each in answers)
+        return list(self.ask_each(dict.fromkeys(range(self.n_holders), query)).values())
+
+    def ask_each(self, queries: Mapping[int, Query]) -> dict[int, IntArray]:
+        """See `Network.ask_each`."""
+        name, answers = f"round-{self.traffic.rounds}", {}
+        for holder, query in queries.items():
+            growth, self._growth[holder] = self._growth[holder], None
+            answers[holder] = self._holders[holder].answer(query, growth)
+            if self.n_holders > 1:
+                self.traffic.bytes_sent += len(to_bytes(Request("fit", name, growth, query)))
+                self.traffic.bytes_received += len(to_bytes(Answer("fit", name, answers[holder])))
         self.traffic.rounds += 1
         return answers

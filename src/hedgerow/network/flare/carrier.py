@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hedgerow.errors import HedgerowError, InvalidMessage, Refused
 from hedgerow.holder.holder import quote_of, shape_of
 from hedgerow.messages import (
@@ -31,8 +33,8 @@ from hedgerow.network.flare.study import Study
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.repeated import IntArray
 
-# Carries one request to the named holders; the replies of those who replied within so many seconds.
-Send = Callable[[Sequence[str], bytes, float], Mapping[str, bytes]]
+# Carries a request to each of the named holders; the replies of those who replied within so many seconds.
+Send = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
 
 FIRST_TRY = 10.0  # seconds; every further try of the same request waits twice as long
 RETRY_SECONDS = 1.0  # at least, between two tries
@@ -88,7 +90,8 @@ class FlareNetwork:
         self._tell = tell
         self._stopped = stopped
         self._gone = gone
-        self._growth: Grow | None = None
+        # Announced, but not heard of yet.
+        self._growth: dict[str, Grow | None] = dict.fromkeys(study.holders)
         self._waves = 0  # each begins with an announcement of what was split
         self._active = list(study.holders)
         # What each holder may have spent, by the coordinator's own reckoning; the holder's ledger decides.
@@ -112,33 +115,39 @@ class FlareNetwork:
 
     def announce(self, growth: Grow) -> None:
         """See `Network.announce`."""
-        self._growth = joined(self._growth, growth)
+        self._waves += 1
+        self._growth = {holder: joined(waiting, growth) for holder, waiting in self._growth.items()}
 
     def ask(self, query: Query) -> list[IntArray]:
         """See `Network.ask`."""
+        return list(self.ask_each(dict.fromkeys(range(len(self._study.holders)), query)).values())
+
+    def ask_each(self, queries: Mapping[int, Query]) -> dict[int, IntArray]:
+        """See `Network.ask_each`."""
         began = time.monotonic()
         before = self.traffic.bytes_sent, self.traffic.bytes_received
         number = self.traffic.rounds
-        request = Request(
-            study=self._study.name,
-            identifier=f"round-{number}",
-            growth=self._growth,
-            query=query,
-        )
-        self._waves += self._growth is not None
-        self._growth = None
-        asked = list(self._active)  # who is lost over this question may have been charged for it
-        values, stored = self._collect(request)
+        holders = self._study.holders
+        # Who is lost over this question may have been charged for it.
+        asked = {holders[i]: query for i, query in queries.items() if holders[i] in self._active}
+        if not asked:
+            return {}
+        requests = {
+            holder: Request(self._study.name, f"round-{number}", self._growth[holder], query)
+            for holder, query in asked.items()
+        }
+        self._growth |= dict.fromkeys(asked)
+        values, stored = self._collect(requests, f"round-{number}")
         self.traffic.rounds += 1
-        for holder in asked:
+        for holder, request in requests.items():
             ledger = self.ledgers[holder]
-            ledger.book(quote_of(ledger, request.growth, query))
+            ledger.book(quote_of(ledger, request.growth, request.query))
         self._tell(
             Round(
                 number=number,
                 wave=self._waves,
-                query=type(query).__name__,
-                nodes=len(query.nodes),
+                query=", ".join(dict.fromkeys(type(query).__name__ for query in asked.values())),
+                nodes=len(np.unique(np.concatenate([query.nodes for query in asked.values()]))),
                 seconds=time.monotonic() - began,
                 bytes_sent=self.traffic.bytes_sent - before[0],
                 bytes_received=self.traffic.bytes_received - before[1],
@@ -146,32 +155,33 @@ class FlareNetwork:
                 spent=self.spent,
             )
         )
-        return [values[holder] for holder in self._active]
+        return {i: values[holders[i]] for i in queries if holders[i] in self._active}
 
-    def _collect(self, request: Request) -> tuple[dict[str, IntArray], int]:
-        """Everybody's answer, and how many of them had been stored."""
-        data = to_bytes(request)
-        digest = hashlib.sha256(data).digest()
-        identifier = request.identifier
+    def _collect(self, requests: Mapping[str, Request], identifier: str) -> tuple[dict[str, IntArray], int]:
+        """The answer of everybody who was asked, and how many of them had been stored."""
+        data = {holder: to_bytes(request) for holder, request in requests.items()}
+        digests = {holder: hashlib.sha256(asked).digest() for holder, asked in data.items()}
         self._active = [h for h in self._active if self._answers.lost.get(h) != identifier]
         values: dict[str, IntArray] = {}
-        for holder in self._active:
-            if (answer := self._answers.find(identifier, holder, digest)) is not None:
-                values[holder] = self._checked(request, holder, answer)
-                self._count(data, answer)
+        for holder in self._waiting_for(requests, values):
+            if (answer := self._answers.find(identifier, holder, digests[holder])) is not None:
+                values[holder] = self._checked(requests[holder], holder, answer)
+                self._count(data[holder], answer)
         stored = len(values)
         began = heard = time.monotonic()  # heard: when the silent ones were last not known to be out of reach
         patience = FIRST_TRY
-        while missing := [holder for holder in self._active if holder not in values]:
+        while missing := self._waiting_for(requests, values):
             if self._stopped():
                 raise Stopped("the study was stopped; resume it when you like.")
             asked = time.monotonic()
-            replies = self._send(missing, data, min(patience, self._study.answer_seconds))
+            replies = self._send(
+                {holder: data[holder] for holder in missing}, min(patience, self._study.answer_seconds)
+            )
             for holder in missing:
                 if holder in replies:
-                    values[holder] = self._checked(request, holder, replies[holder])
-                    self._count(data, replies[holder])
-                    self._answers.keep(identifier, holder, digest, replies[holder])
+                    values[holder] = self._checked(requests[holder], holder, replies[holder])
+                    self._count(data[holder], replies[holder])
+                    self._answers.keep(identifier, holder, digests[holder], replies[holder])
             now = time.monotonic()
             if now - asked >= patience / 2:
                 heard = now
@@ -182,6 +192,9 @@ class FlareNetwork:
                 )
                 time.sleep(max(0.0, RETRY_SECONDS - (now - asked)))
         return values, stored
+
+    def _waiting_for(self, requests: Mapping[str, Request], values: Mapping[str, IntArray]) -> list[str]:
+        return [holder for holder in requests if holder in self._active and holder not in values]
 
     def _count(self, request: bytes, answer: bytes) -> None:
         self.traffic.bytes_sent += len(request)

@@ -131,7 +131,7 @@ class _Post:
         while waiting:
             if self.stopped():
                 raise Stopped("the study was stopped; resume it when you like.")
-            for holder, reply in self._exchange(HELLO, waiting, hello, HELLO_SECONDS).items():
+            for holder, reply in self._exchange(HELLO, dict.fromkeys(waiting, hello), HELLO_SECONDS).items():
                 if "refusal" in reply or "ready" in reply:
                     waiting.remove(holder)
                 if "refusal" in reply:
@@ -148,32 +148,30 @@ class _Post:
             raise Refused(f"{', '.join(refusing)}: {NOT_HERE}")
         return ready
 
-    def send(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
+    def send(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         """See `carrier.Send`."""
-        replies = self._exchange(ASK, holders, {"request": data}, seconds)
+        contents = {holder: {"request": data} for holder, data in requests.items()}
         return {
             holder: reply["answer"]
-            for holder, reply in replies.items()
+            for holder, reply in self._exchange(ASK, contents, seconds).items()
             if isinstance(reply.get("answer"), bytes)
         }
 
     def _exchange(
-        self, topic: str, holders: Sequence[str], content: Mapping[str, Any], seconds: float
+        self, topic: str, contents: Mapping[str, Mapping[str, Any]], seconds: float
     ) -> dict[str, Shareable]:
-        request = Shareable()
-        request.update(content)
-        replies = self._fl_ctx.get_engine().send_aux_request(
-            targets=list(holders),
-            topic=topic,
-            request=request,
-            timeout=seconds,
-            fl_ctx=self._fl_ctx,
-            optional=True,
+        """Tell each holder something; the replies of those who replied in time."""
+        requests = {}
+        for holder, content in contents.items():
+            requests[holder] = Shareable()
+            requests[holder].update(content)
+        replies = self._fl_ctx.get_engine().multicast_aux_requests(
+            topic=topic, target_requests=requests, timeout=seconds, fl_ctx=self._fl_ctx, optional=True
         )
         return {
             holder: reply
             for holder, reply in replies.items()
-            if holder in holders and reply is not None and reply.get_return_code() == ReturnCode.OK
+            if holder in requests and reply is not None and reply.get_return_code() == ReturnCode.OK
         }
 
 
