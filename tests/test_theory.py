@@ -1,12 +1,15 @@
 """The theorems' sample sizes: the printed formulas, and promises kept in simulation at their own sizes.
 
 A promise that fails with probability delta is tried 2,000 times; more than delta + 4 standard errors of failures
-would mean that it does not hold (false alarm below 1e-4 if it holds with equality; seeds are fixed).
+would mean that it does not hold (false alarm below 1e-4 if it holds with equality; seeds are fixed). Where rows
+are dealt anew each time it is tried 300 times, with a false alarm below 1e-6.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,18 +23,22 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.estimates import on_simplex
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, PrivateSplit, SelectSplit
-from hedgerow.messages import ROOT
+from hedgerow.learner.turns import TakeTurns
+from hedgerow.messages import ROOT, CountCells, NominateAndCount
 from hedgerow.network.local import LocalNetwork
 from hedgerow.paths import Paths
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.theory import (
+    ENTROPY_SQUARED,
+    Deal,
     accuracy_of_splits,
     least_fall,
     least_share,
     log_splits_for_error,
     miss,
+    possible_nodes,
     rows_for_leaves,
     rows_for_noisy_counts,
     rows_for_noisy_max,
@@ -132,13 +139,23 @@ def test_nonsense_is_named(wrong):
 # ---- One node --------------------------------------------------------------------------------------------------
 
 
-def near_ties(rows: int, zeta: float, best: float = 0.2) -> tuple[Schema, Codes, np.ndarray]:
-    """One column whose split gains `best`, and many whose splits gain a little over zeta less, in gini."""
+def near_ties(
+    rows: int, zeta: float, best: float = 0.2, rng: np.random.Generator | None = None
+) -> tuple[Schema, Codes, np.ndarray]:
+    """One column whose split gains `best`, and many whose splits gain a little over zeta less, in gini.
+
+    All are wrong about the same rows, or with `rng` each about rows of its own.
+    """
     labels = np.arange(rows) % 2  # rows are even, or the classes would tell something of the splits
-    rank = np.arange(rows) // 2 * 2 / rows  # within its class, from 0 to 1
+    rank = np.repeat(
+        (np.arange(rows) // 2 * 2 / rows)[:, None], CANDIDATES, axis=1
+    )  # within its class, 0 to 1
+    if rng is not None:
+        for label in (0, 1):
+            rank[label::2] = rng.permuted(rank[label::2], axis=0)
     gains = np.full(CANDIDATES, best)
     gains[1:] -= 1.02 * zeta
-    right = rank[:, None] < (1 + np.sqrt(gains)) / 2  # right about a share (1 + a)/2 of the rows: gains a^2
+    right = rank < (1 + np.sqrt(gains)) / 2  # right about a share (1 + a)/2 of the rows: gains a^2
     table = np.where(right, labels[:, None], 1 - labels[:, None]).astype(np.float32)
     schema = Schema([Numeric(f"x{i:03d}", 0, 1, 1) for i in range(CANDIDATES)], label="y", classes=[0, 1])
     return schema, encode(table, schema), encode_labels(labels, schema)
@@ -256,6 +273,181 @@ def test_local_selection_promises_nothing_and_no_number_of_rows_helps_it():
         assert schema.columns[schema.splits[int(model.tree_.split[0])].column].name == "b"
 
 
+# ---- Turns -----------------------------------------------------------------------------------------------------
+
+
+HOLDERS = 3
+DEALS = 300
+MOST_BAD_DEALS = 37  # more have a probability of 2e-7 if each is bad with probability DELTA
+TURNS = TakeTurns()
+TURNS_ZETA, TURNS_BEST = 0.4, 0.5
+# Little to choose with, so that the selector's noise counts; and so much that only the deal does.
+LITTLE, MUCH = (Fraction(1, 100), Fraction(2)), (Fraction(20), Fraction(20))
+
+
+def promised_in_turn(epsilons: tuple[Fraction, Fraction]):
+    schema = near_ties(2, TURNS_ZETA, TURNS_BEST)[0]
+    return miss(TURNS, schema, *map(float, epsilons), DELTA, holders=HOLDERS, max_rows=10**6)
+
+
+def take_turn(holders: list[Holder], epsilons: tuple[Fraction, Fraction]) -> tuple[int, np.ndarray]:
+    """The split of the root that the first holder chooses, and its cells as all of them count it."""
+    (select, count), root = epsilons, np.array([ROOT])
+    query = NominateAndCount(root, [Criterion.gini], TURNS.selector, [select], [count])
+    [answer] = holders[0].answer(query)
+    others = [holder.answer(CountCells(root, answer[:1], [count]))[0] for holder in holders[1:]]
+    return int(answer[0]), answer[1:].reshape(2, -1) + np.sum(others, axis=0)
+
+
+def bad_deals(
+    rows: int, epsilons: tuple[Fraction, Fraction], zeta: float = TURNS_ZETA, best: float = TURNS_BEST
+) -> int:
+    """Of DEALS deals of near ties to the holders, how many break the promise of turns; each with its own noise."""
+    rng = np.random.default_rng(rows)
+    schema, codes, labels = near_ties(rows, zeta, best, rng)
+    true = gains(GroupedRows(codes, labels, schema).all_cells(np.array([ROOT]))[0])
+    assert (true[1:] < true[0] - zeta).all()  # every choice but one would break it
+    bad = 0
+    for deal in range(DEALS):
+        hands = np.array_split(rng.permutation(rows), HOLDERS)
+        holders = [
+            Holder(GroupedRows(codes, labels, schema, hand), SeededNoise(HOLDERS * deal + i), Ledger(Fraction(1_000)), 10**6)
+            for i, hand in enumerate(hands)
+        ]  # fmt: skip
+        split, cells = take_turn(holders, epsilons)
+        bad += true[split] < true.max() - zeta or abs(gains(cells) - true[split]) > zeta
+    return bad
+
+
+@pytest.mark.parametrize("epsilons", [LITTLE, MUCH], ids=["little epsilon", "much epsilon"])
+def test_turns_keep_their_promise_at_their_own_sample_size(epsilons):
+    rows = hundreds(promised_in_turn(epsilons).rows_needed(TURNS_ZETA))
+    assert bad_deals(rows, epsilons) <= MOST_BAD_DEALS
+
+
+def test_turns_would_break_their_promise_if_sampling_were_left_out():
+    """With as many rows as noise alone asks for, a chooser's few rows mislead it: even if they count k times."""
+    zeta, best, epsilons = 0.1, 0.2, (Fraction(5), Fraction(20))
+    promised = promised_in_turn(epsilons)
+    noise_alone = replace(promised, choice=HOLDERS * promised.choice, deal=None).rows_needed(zeta)
+    assert bad_deals(hundreds(noise_alone), epsilons, zeta, best) > MOST_BAD_DEALS
+    # It is not the noise: with ten times the epsilon it is the same.
+    assert bad_deals(hundreds(noise_alone), (Fraction(50), Fraction(200)), zeta, best) > MOST_BAD_DEALS
+
+
+def test_a_choosers_rows_count_for_as_much_as_its_share():
+    """With as many rows as one holder of all of them would need, the noise of a choice among a third is too much."""
+    alone = replace(promised_in_turn(LITTLE), deal=None).rows_needed(TURNS_ZETA)
+    assert bad_deals(2 * math.ceil(alone / 2), LITTLE) > MOST_BAD_DEALS
+
+
+def cells_of_all_nodes(n_columns: int) -> np.ndarray:
+    """Which rows [pattern and class] are in the cells [node and split, side, class] of every node of any tree."""
+    patterns = np.array(list(itertools.product((0, 1), repeat=n_columns + 1)))
+    values, label = patterns[:, :-1], patterns[:, -1]
+    members = []
+    for node in itertools.product((0, 1, None), repeat=n_columns):
+        here = np.all([(value is None) | (values[:, i] == value) for i, value in enumerate(node)], axis=0)
+        members += [
+            [[here & (values[:, split] == side) & (label == a) for a in (0, 1)] for side in (0, 1)]
+            for split, value in enumerate(node)
+            if value is None
+        ]
+    return np.array(members, dtype=np.float64)
+
+
+@pytest.mark.parametrize("criterion", list(Criterion), ids=lambda c: c.name)
+def test_a_deal_misleads_nobody_at_any_node_of_any_tree(criterion):
+    """Lemma 7: all holders, nodes and splits at once, in all but a share DELTA of deals; and not by far."""
+    n_columns, rows, rng = 4, 6_000, np.random.default_rng(3)
+    members = cells_of_all_nodes(n_columns)
+    nodes = possible_nodes(n_columns, n_columns)
+    assert len(members) == n_columns * 3 ** (n_columns - 1)
+    is_by_sets = criterion in {Criterion.gini, Criterion.error}
+    events = nodes * HOLDERS * (1 + n_columns * (20 if is_by_sets else 8))
+    deal = Deal(HOLDERS, criterion, 2, math.log(events / DELTA))
+    counts = rng.multinomial(rows, rng.dirichlet(np.full(2 ** (n_columns + 1), 0.5)))
+    bad, nearest = 0, 0.0
+    for _ in range(DEALS):
+        hand = rng.multivariate_hypergeometric(counts, rows // HOLDERS)
+        off = how_far_off(members @ counts, members @ hand, deal)
+        bad += (off > 1).any()
+        nearest = max(nearest, off[:, 1].max())
+    assert bad <= MOST_BAD_DEALS
+    assert nearest > 0.2
+
+
+def how_far_off(cells: np.ndarray, seen: np.ndarray, deal: Deal) -> np.ndarray:
+    """How far a holder's cells [place, side, class] are off, beside what Lemma 7 allows.
+
+    [place, what]: its share of the rows, the score, and for gini the square root of the gain.
+    """
+    rows, sample = cells.sum(axis=(1, 2)), seen.sum(axis=(1, 2))
+    lacking = [deal.share_seen(m) / max(n / m, 1e-9) if m else 0.0 for m, n in zip(rows, sample, strict=True)]
+    scores, scores_seen = (weighted_impurities(c, deal.criterion).sum(axis=1) for c in (cells, seen))
+    some = sample > 0
+    m, n = rows[some], sample[some]
+    allowed = np.array([deal.score_off(b / a, a) for a, b in zip(m, n, strict=True)])
+    off = np.zeros((3, len(cells)))
+    off[0] = lacking
+    off[1, some] = np.abs(scores_seen[some] * m / n - scores[some]) / allowed
+    if deal.criterion is Criterion.gini:
+        roots = [np.sqrt(np.maximum(gains(c[some]), 0.0)) for c in (cells, seen)]
+        off[2, some] = np.abs(roots[0] - roots[1]) / (4 * np.sqrt(deal.failing / n))
+    return off.T
+
+
+def test_the_noise_of_many_holders_partly_cancels():
+    runs, cells = 10_000, 4
+    for holders, scale in ((4, Fraction(1, 2)), (50, Fraction(10))):
+        values = np.zeros((runs, cells * holders), np.int64)
+        noise = SeededNoise(6).laplace(values, scale, np.arange(runs, dtype=np.uint64))
+        totals = np.abs(noise.reshape(runs, cells, holders).sum(axis=2)).sum(axis=1)
+        bound = total_noise(cells, float(scale), 0.01, holders)
+        assert (totals > bound).sum() <= 100 + 5 * math.sqrt(100)
+        assert np.quantile(totals, 0.99) > bound / 2.5
+    assert total_noise(4, 10.0, 0.01, 400) < 2.1 * total_noise(4, 10.0, 0.01, 100)
+    assert total_noise(4, 10.0, 0.01, 100) < total_noise(400, 10.0, 0.01) / 4
+
+
+def test_the_second_moment_of_the_logarithm_is_bounded():
+    """Lemma 7's constant for entropy: sum p ln(p)^2 <= 1.18 ln(K)^2."""
+    p = np.linspace(1e-6, 1 - 1e-6, 1_000_001)
+    assert (
+        ENTROPY_SQUARED - 0.01
+        < ((p * np.log(p) ** 2 + (1 - p) * np.log1p(-p) ** 2).max() / math.log(2) ** 2)
+        < 1.18
+    )
+    assert (p * np.log(p) ** 2 <= 0.65 * (1 - p)).all()
+    for k in (3, 4):
+        assert 0.65 * (k - 1) <= ENTROPY_SQUARED * math.log(k) ** 2
+    for k in range(5, 1_000):  # the tangent at 1/K lies above p ln(p)^2 at 1, and so on all of [1/e, 1]
+        assert math.log(k) - 2 + 2 / k > 0
+
+
+def test_all_nodes_of_any_tree_are_counted():
+    assert [possible_nodes(2, depth) for depth in (1, 2, 3, 9)] == [1, 5, 9, 9]
+    assert possible_nodes(100, 3) == 1 + 200 + 4 * math.comb(100, 2)
+
+
+@pytest.mark.parametrize("rows", [1_000, 100_000])
+def test_turns_promise_nothing_when_holders_differ_but_the_gain_is_known(rows):
+    """One holder has y = a, the other y != a: both choose a, which says nothing about all rows, and b would."""
+    schema = Schema([Numeric("a", 0, 1, 1), Numeric("b", 0, 1, 1)], label="y", classes=[0, 1])
+    y = np.arange(rows) % 2
+    b = np.where(np.arange(rows) % 10 < 8, y, 1 - y)  # right about four in five: gains 0.36 by gini
+    labels = encode_labels(y, schema)
+    holders = [
+        Holder(GroupedRows(encode(np.column_stack([a, b]).astype(np.float32), schema), labels, schema), SeededNoise(i),
+               Ledger(Fraction(1_000)), 10**6)
+        for i, a in enumerate((y, 1 - y))
+    ]  # fmt: skip
+    for order in (holders, holders[::-1]):
+        split, cells = take_turn(order, MUCH)
+        assert schema.columns[schema.splits[split].column].name == "a"
+        assert gains(cells) < 0.01
+
+
 # ---- The whole tree --------------------------------------------------------------------------------------------
 
 
@@ -348,3 +540,34 @@ def test_our_tree_asks_for_far_fewer_rows_than_the_papers_and_for_none_that_woul
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, method="local", holders=2).rows == math.inf
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, method="paper").rows == math.inf
     assert rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 32, criterion=Criterion.error).rows == math.inf
+
+
+def test_a_chooser_pays_for_as_many_levels_as_there_are_holders_but_no_more_than_there_are(monkeypatch):
+    schema, select = elections(10, 0)[0], []
+
+    def remember(private_split, schema, to_select, *others):
+        if isinstance(private_split, TakeTurns):
+            select.append(to_select)
+        return miss(private_split, schema, to_select, *others)
+
+    monkeypatch.setattr("hedgerow.theory.miss", remember)
+    for holders in (1, 2, 4, 5, 8, 16):
+        rows_for_our_tree(schema, 0.1, 0.1, 1.0, 0.05, 8, method="turns", holders=holders)
+    assert [paid / select[0] for paid in select] == pytest.approx([1, 2, 4, 4, 8, 8])
+
+
+def test_a_tree_by_turns_asks_for_fewer_rows_than_one_by_counts_if_there_are_many_columns():
+    schema = Schema([Numeric(f"x{i}", 0, 1, 10) for i in range(100)], label="y", classes=[0, 1])
+
+    def rows(method, holders, criterion=Criterion.gini):
+        return rows_for_our_tree(
+            schema, 0.1, 0.1, 1.0, 0.05, 32, method=method, holders=holders, criterion=criterion
+        ).rows
+
+    assert rows("turns", 1) == pytest.approx(rows("select", 1))
+    assert rows("auto", 4) == rows("turns", 4)
+    for holders in (2, 4, 16):
+        assert rows("turns", 1) < rows("turns", holders) < rows("noisy_columns", holders) / 3
+        assert rows("turns", holders) < rows("noisy_counts", holders) / 20
+    # Entropy has no bound that is better where gains are small: the number of rows is that of 1 / zeta^2.
+    assert rows("turns", 4, Criterion.entropy) > 100 * rows("turns", 4)

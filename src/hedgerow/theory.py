@@ -9,7 +9,8 @@ unless the paper writes lg (base 2).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -221,33 +222,113 @@ def _more_than_its_log(b: float, *, corrected: bool) -> float:
 
 
 @dataclass(frozen=True)
+class Deal:
+    """Rows dealt at random to `holders`, each of whom sees a sample of a node's rows (docs/theory.md, Lemma 7).
+
+    `failing` is ln(events / failure probability), over all events in which a sample misleads.
+    """
+
+    holders: int
+    criterion: Criterion
+    n_classes: int
+    failing: float
+
+    def share_seen(self, rows: float) -> float:
+        """The share that every holder has at least of the rows of a node that has so many."""
+        return max(1 / self.holders - math.sqrt(2 * self.failing / (self.holders * rows)), 0.0)
+
+    def choice_off(self, share: float, rows: float, best_gain: float) -> float:
+        """How much gain, in rows, choosing by a sample of this share costs, at a node of so many rows.
+
+        Two gains are compared, the best one's and that of the split chosen. For gini and two classes the
+        square root of J is within 4 sqrt(failing / sample), so gains that are small are little off.
+        """
+        if share == 0.0:
+            return math.inf
+        off = 2 * self.score_off(share, rows)
+        if self.criterion is Criterion.gini and self.n_classes == 2:
+            return min(off, 16 * math.sqrt(self.failing * best_gain / share))
+        return off
+
+    def score_off(self, share: float, rows: float) -> float:
+        """How far, in rows, any split's score in a sample of this share is off, at a node of so many rows.
+
+        Gini and error: D times the rows by which the cells are off (Serfling). Entropy and root gini: by the
+        square roots of the cells, in which they have a slope even where a cell is empty (Chernoff).
+        """
+        if self.criterion in {Criterion.gini, Criterion.error}:
+            bound = float(impurity_bound(self.criterion, self.n_classes, MAX_ROWS))
+            return bound * math.sqrt(self.failing * ((1 - share) * rows + 1) / (2 * share))
+        slope = 2 * math.sqrt(ENTROPY_SQUARED if self.criterion is Criterion.entropy else 1.0)
+        return slope * math.sqrt(2 * self.n_classes * self.failing * rows / share)
+
+
+ENTROPY_SQUARED = 1.18  # at least sum p ln(p)^2 / ln(K)^2 of any K probabilities: docs/theory.md, Lemma 7
+
+
+@dataclass(frozen=True)
 class Miss:
     """How far, in rows, a PrivateSplit is off at a node of any size, except with the failure probability.
 
-    `choice`: the gain of the split chosen, from the best one's. `gain`: its estimate, from the truth. `rows`:
-    the estimated number of rows, from the truth.
+    `choice`: the gain of the split chosen, from the best one's, in the rows that it was chosen by. `gain`: its
+    estimate, from the truth. `rows`: the estimated number of rows, from the truth. `deal`: if the split is
+    chosen by a sample of the node's rows, how that came about.
     """
 
     choice: float
     gain: float
     rows: float
+    deal: Deal | None = None
+
+    def choice_at(self, best_gain: float, most: float) -> float:
+        """`choice` in all rows of a node of at most `most`, whose best split gains `best_gain` rows.
+
+        A node has as many rows as its splits gain, or more.
+        """
+        if self.deal is None:
+            return self.choice
+        share = self.deal.share_seen(best_gain)
+        return self.choice / share + self.deal.choice_off(share, most, best_gain) if share else math.inf
 
     def rows_needed(self, zeta: float) -> float:
         """N(zeta, epsilon, delta): at so many rows the split is zeta-optimal and its gain zeta-accurate."""
         _check_positive(zeta=zeta)
-        return max(self.choice, self.gain + self.rows) / zeta
+        least = max(self.choice, self.gain + self.rows) / zeta
+        return _least_rows(least, lambda rows: self.choice_at(rows, rows) <= zeta * rows)
 
 
-def total_noise(draws: int, scale: float, failure_probability: float) -> float:
-    """What the absolute values of `draws` discrete Laplace numbers add up to at most, but for the failure.
+def _least_rows(at_least: float, is_enough: Callable[[float], bool]) -> float:
+    """The smallest number of rows from `at_least` on that is enough; more are enough as well."""
+    if math.isinf(at_least) or is_enough(at_least):
+        return at_least
+    low, high = at_least, 2 * at_least
+    while not is_enough(high):
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
-    |Z| is stochastically at most scale (E + ln(2 / (1 + exp(-1/scale)))), with E exponential, and a sum of
-    exponentials has a gamma distribution (docs/theory.md, noise).
+
+def total_noise(draws: int, scale: float, failure_probability: float, holders: int = 1) -> float:
+    """What the absolute values of `draws` numbers add up to at most, but for the failure (docs/theory.md, noise).
+
+    Each number is the sum of one discrete Laplace number of every holder. |Z| is stochastically at most
+    scale (E + ln(2 / (1 + exp(-1/scale)))), with E exponential, and a sum of exponentials has a gamma
+    distribution. The noise of many holders partly cancels: then Chernoff's bound is smaller.
     """
     from scipy.special import gammainccinv  # type: ignore[import-untyped, unused-ignore]
 
+    n = draws * holders
     discreteness = math.log(2 / (1 + math.exp(-1 / scale)))
-    return scale * (float(gammainccinv(draws, failure_probability)) + draws * discreteness)
+    without_cancelling = scale * (float(gammainccinv(n, failure_probability)) + n * discreteness)
+    if holders == 1:
+        return without_cancelling
+    # exp(rate |sum|) is exp(rate sum) + exp(-rate sum) at most; every rate, here t / scale, gives a bound.
+    t = np.geomspace(1e-4, 0.9999, 4_000)
+    ratio = np.exp((t - 1) / (2 * scale)) * np.expm1(-t / scale) / np.expm1(-1 / scale)
+    exponent = draws * math.log(2) - math.log(failure_probability) - n * np.log1p(-(ratio**2))
+    return min(without_cancelling, float((scale * exponent / t).min()))
 
 
 def selection_miss(selector: str, scale: float, n_candidates: int, failure_probability: float) -> float:
@@ -272,10 +353,13 @@ def miss(
     criterion: Criterion = Criterion.gini,
     holders: int = 1,
     max_rows: int = MAX_ROWS,
+    nodes: int = 1,
 ) -> Miss:
-    """The guarantee of a PrivateSplit at one node (docs/theory.md, our mechanisms).
+    """The guarantee of a PrivateSplit at one node (docs/theory.md, our mechanisms; turns).
 
-    `select` and `count` are what the node may spend; NoisyCounts spends both on its counts.
+    `select` and `count` are what the node may spend; NoisyCounts spends both on its counts. With `TakeTurns`
+    one holder, any of them, spends `select`, and all spend `count`. Its guarantee is for rows dealt at random,
+    at each of `nodes` that were fixed before: say 1 for the root, `possible_nodes` for nodes of a tree.
     `LocalSelection` has none, here as in the paper: a split that is best for each holder's own rows can be
     the worst for all rows together, however many there are. It misses by infinitely many rows.
     """
@@ -290,8 +374,15 @@ def miss(
             unit = 2.0**-FRACTION_BITS
             scale = score_sensitivity(criterion, k, max_rows) / select
             off = selection_miss(selector, scale, len(schema.splits), failure_probability / 2)
-            rows = total_noise(2 * k, 1 / count, failure_probability / 2)
+            rows = total_noise(2 * k, 1 / count, failure_probability / 2, holders)
             return Miss(unit * (off + 1), bound * (rows + parts), rows)
+        case TakeTurns(selector):
+            alone = SelectSplit(selector)
+            failing = failure_probability if holders == 1 else failure_probability / 2
+            one = miss(alone, schema, select, count, failing, criterion, holders, max_rows)
+            events = nodes * holders * _ways_to_mislead(criterion, k, len(schema.splits))
+            deal = Deal(holders, criterion, k, math.log(events) - math.log(failing))
+            return one if holders == 1 else replace(one, deal=deal)
         case NoisyCounts(kind):
             histograms, cells = (
                 (len(schema.splits), 2 * k)
@@ -299,12 +390,32 @@ def miss(
                 else (len(schema.columns), k * int(schema.n_bins.max()))
             )
             scale = histograms / (select + count)
-            rows = total_noise(cells * holders, scale, failure_probability / histograms)
+            rows = total_noise(cells, scale, failure_probability / histograms, holders)
             gain = bound * (rows + parts)
             return Miss(2 * gain, gain, rows)
         case LocalSelection():
             return Miss(math.inf, math.inf, math.inf)
     raise ValueError(f"nothing is promised about {private_split!r}.")
+
+
+def _ways_to_mislead(criterion: Criterion, n_classes: int, n_candidates: int) -> int:
+    """Events at one node and one holder: it has too few rows, or too many or few are in some cells of a split.
+
+    Gini and error: too many in a set of cells, of which there are 2^2K, all and none left out; and too many or
+    too few on a side, or of a class on either side. Entropy and root gini: too many or too few in one of 2K
+    cells.
+    """
+    is_by_sets = criterion in {Criterion.gini, Criterion.error}
+    return 1 + n_candidates * (2 ** (2 * n_classes) + 4 if is_by_sets else 4 * n_classes)
+
+
+def possible_nodes(n_candidates: int, max_depth: int) -> int:
+    """How many nodes down to a depth there can be in any tree: sets of up to max_depth - 1 decided splits."""
+    at_depth, total = 1, 1
+    for depth in range(1, min(max_depth, n_candidates + 1)):
+        at_depth = at_depth * 2 * (n_candidates - depth + 1) // depth
+        total += at_depth
+    return total
 
 
 def least_fall(criterion: Criterion, advantage: float, error: float) -> float:
@@ -346,7 +457,9 @@ def rows_for_our_tree(
     paper's factor 2M/e is gone. Weights come with the cells and cost nothing. The leaves are labelled by
     their own counts; what the code adds to these has less variance but no proven tail. The automatic budget
     plans from noisy counts and stops where it sees fit, and method="paper" multiplies gains by noisy weights:
-    nothing is promised about either.
+    nothing is promised about either. With method="turns" the holders choose in turn, a depth each, the rows
+    are dealt at random, and the schedule's budgets are pooled: a holder that chooses at one of k depths pays
+    for the choice what it would pay for k.
     """
     _check_positive(epsilon=epsilon, max_splits=max_splits, holders=holders)
     fall = least_fall(criterion, advantage, target_error / 2) / max_splits / 2
@@ -360,23 +473,30 @@ def rows_for_our_tree(
     nodes, leaves = 2 * max_splits + 1, max_splits + 1
     select = node * float(SHARES.select)
     wishes = Wishes(Fraction(epsilon), n_holders=holders, method=method, selector=selector)
+    private_split = make_plan(schema, wishes).private_split
+    in_turn = isinstance(private_split, TakeTurns)
+    choices = math.ceil(max_splits / holders) if in_turn else max_splits  # of a holder, on a path
     off = miss(
-        make_plan(schema, wishes).private_split,
+        private_split,
         schema,
-        select,
+        select * max_splits / choices,
         node - select,
         failure_probability / (2 * nodes),
         criterion,
         holders,
         max_rows,
+        possible_nodes(len(schema.splits), max_splits) if in_turn else 1,
     )
     label = epsilon * float(SHARES.leaf)
-    noise = total_noise(schema.n_classes * holders, 1 / label, failure_probability / (2 * leaves))
+    noise = total_noise(schema.n_classes, 1 / label, failure_probability / (2 * leaves), holders)
     return SampleSize(
         zeta=fall,
         weights=0.0,
         leaves=2 * leaves * noise / target_error,
-        splits=(off.choice + 2 * off.gain) / fall,
+        splits=_least_rows(
+            (off.choice + 2 * off.gain) / fall,
+            lambda rows: off.choice_at(2 * fall * rows, rows) + 2 * off.gain <= fall * rows,
+        ),
     )
 
 
