@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo network-demo test test-network audit mutants check bench bench-network accuracy format clean
+.PHONY: demo network-demo test test-network audit mutants check bench bench-network accuracy accuracy-holders format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
@@ -45,6 +45,10 @@ bench-network: $(VENV)/.network $(VENV)/.experiments
 # Needs the data sets: HEDGEROW_DATA names their folder, or they are downloaded.
 accuracy: $(VENV)/.experiments
 	$(BIN)/python -m hedgerow.experiments.accuracy
+
+# What several holders gain by learning together; hours. ACCURACY="--keep fits.jsonl" goes on where it was stopped.
+accuracy-holders: $(VENV)/.experiments
+	$(BIN)/python -m hedgerow.experiments.accuracy_holders $(ACCURACY)
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix

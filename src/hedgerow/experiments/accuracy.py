@@ -90,13 +90,18 @@ def score(model: PrivateTreeClassifier, test: tuple[Codes, NDArray[Any]]) -> tup
     return *scores(tree.probabilities[tree.apply(codes)], labels), tree.n_splits
 
 
+def deal_equally(codes: Codes, holders: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Each holder's row numbers: at random, equally many."""
+    return np.array_split(rng.permutation(codes.n_rows), holders)
+
+
 def measure(name: str, data: Encoded, holders: int, epsilon: float, seeds: int, jobs: int) -> Result:
     """The defaults at one epsilon."""
 
     def run(seed: int) -> tuple[float, float, int]:
         model = SimulatedTree(schema=data.schema, epsilon=epsilon, noise_seed=seed)
-        order = np.random.default_rng(seed).permutation(data.train[0].n_rows)
-        dealt = None if holders == 1 else np.array_split(order, holders)
+        rng = np.random.default_rng(seed)
+        dealt = None if holders == 1 else deal_equally(data.train[0], holders, rng)
         return score(model.fit_codes(*data.train, dealt), data.test)
 
     runs = joblib.Parallel(n_jobs=jobs, prefer="threads")(joblib.delayed(run)(seed) for seed in range(seeds))
@@ -135,16 +140,23 @@ def show_holders(results: Sequence[Result], holders: int, console: Console) -> N
     console.print(table)
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def option_parser(
+    description: str | None, holders: Sequence[int], epsilons: Sequence[float]
+) -> argparse.ArgumentParser:
+    """The options of all measurements of accuracy, with these defaults."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
-    parser.add_argument("--holders", nargs="+", type=int, default=HOLDERS)
-    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--holders", nargs="+", type=int, default=holders)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=epsilons)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Command line."""
+    options = option_parser(__doc__, HOLDERS, EPSILONS).parse_args()
     console = Console(width=150)
     results = []
     check_files(options.datasets)
