@@ -88,11 +88,11 @@ class PrivateTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         leak, for experiments on public data only.
     epsilon : float, default=1.0
         The privacy that training may cost any one row, in all. `math.inf` trains without noise.
-    method : {"auto", "select", "paper", "noisy_counts", "noisy_columns", "local"}
+    method : {"auto", "select", "paper", "turns", "local", "noisy_counts", "noisy_columns"}
         How the holders are asked for splits. One holder: "select" chooses a split and counts its cells, "paper"
         is the paper's flow, repaired (report-noisy-max whatever `selector` says, entropy, decaying budget with half
-        of it for the leaves, target_error 0.1, min_gain 0.01). Several: "local" lets each nominate a split,
-        "noisy_counts" has every split counted and "noisy_columns" every column; these two do not select.
+        of it for the leaves, target_error 0.1, min_gain 0.01). Several: "turns" lets one holder choose at each
+        node and all count, which is what "auto" does; "local" lets each nominate a split, "noisy_counts" has every split counted and "noisy_columns" every column; these two do not select.
     selector : {"auto", "permute_and_flip", "exponential", "report_noisy_max"}
         How a split is selected privately. "auto": a holder that is alone selects a node's split together with those of
         its children where that is worth it, by the exponential mechanism, and one split by permute-and-flip elsewhere.

@@ -175,6 +175,10 @@ class Forecast:
     by_epsilon: tuple[Point, ...]
     by_rows: tuple[Point, ...]
     asked: Asked | None  # None: the theorems are about two classes
+    alone: float | None = (
+        None  # accuracy of one holder by itself, and of all rows at one holder; None for one
+    )
+    pooled: float | None = None
 
     @property
     def here(self) -> Point:
@@ -228,6 +232,13 @@ class Forecast:
             f"{here.rows:,} rows is right about {100 * here.accuracy:.1f} % of new rows (standard error "
             f"{100 * here.error:.1f}); without noise {100 * here.exact:.1f} %, by guessing {100 * self.guess:.1f} %."
         )
+        if self.alone is not None and self.pooled is not None:
+            gain = self.here.accuracy - self.alone
+            worth = "so joining is worth it" if gain > 2 * here.error else "so joining is worth little here"
+            yield (
+                f"One of the holders alone would be right about {100 * self.alone:.1f} %, all rows at one holder about "
+                f"{100 * self.pooled:.1f} %: {worth}."
+            )
         reached = [
             f"epsilon {self.least_epsilon:g} with these rows" if self.least_epsilon is not None else "",
             f"{self.fewest_rows:,} rows a holder with this epsilon" if self.fewest_rows is not None else "",
@@ -322,6 +333,7 @@ def plan(
     model.plan(holders)  # refuses a method that does not fit so many holders
     trees = settings + [(math.inf, size) for size in sizes for _ in EXACT_SIZES]
     done, right, guesses = 0, np.empty((runs, len(trees))), np.empty(runs)
+    others = np.empty((runs, 2))  # one holder alone, and all rows at one holder
     for run, sequence in enumerate(np.random.SeedSequence(seed).spawn(runs)):
         rng = np.random.default_rng(sequence)
         population = Population(schema, signal, rng)
@@ -332,11 +344,15 @@ def plan(
             model.set_params(epsilon=budget, max_splits=splits, noise_seed=int(rng.integers(2**31)))
             model.method = method if math.isfinite(budget) else "auto"
             dealt = np.arange(size * holders).reshape(holders, size)
-            tree = model.fit_codes(*table, list(dealt)).tree_
-            right[run, i] = (tree.counts.argmax(axis=1)[tree.apply(test[0])] == test[1]).mean()
+            right[run, i] = _accuracy(model.fit_codes(*table, list(dealt)), *test)
             done += 1
             if progress is not None:
                 progress(done, runs * len(trees))
+        for i, size in enumerate((rows, rows * holders) if holders > 1 else ()):
+            model.set_params(
+                epsilon=epsilon, max_splits=512, noise_seed=int(rng.integers(2**31)), method="auto"
+            )
+            others[run, i] = _accuracy(model.fit_codes(*table, [np.arange(size)]), *test)
     exact = right[:, len(settings) :].mean(axis=0).reshape(len(sizes), -1).max(axis=1)
     means, errors = right.mean(axis=0), right.std(axis=0, ddof=1) / math.sqrt(runs)
     points = [
@@ -344,6 +360,7 @@ def plan(
         for (budget, size), mean, error in zip(settings, means[: len(settings)], errors, strict=False)
     ]
     by_rows = [point for point in points if point.epsilon == epsilon]
+    alone, pooled = others.mean(axis=0).tolist() if holders > 1 else (None, None)
     return Forecast(
         epsilon=float(epsilon),
         rows=rows,
@@ -356,7 +373,14 @@ def plan(
         by_epsilon=tuple(points[: len(FACTORS)]),
         by_rows=tuple(sorted(by_rows, key=lambda point: point.rows)),
         asked=_asked(schema, epsilon, holders, method, target),
+        alone=alone,
+        pooled=pooled,
     )
+
+
+def _accuracy(model: SimulatedTree, codes: Codes, labels: NDArray[Any]) -> float:
+    tree = model.tree_
+    return float((tree.counts.argmax(axis=1)[tree.apply(codes)] == labels).mean())
 
 
 def _asked(schema: Schema, epsilon: float, holders: int, method: str, target: float) -> Asked | None:

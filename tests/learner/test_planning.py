@@ -18,6 +18,7 @@ from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator, _Study
 from hedgerow.learner.planning import Wishes, make_plan
 from hedgerow.learner.private_split import LocalSelection, NoisyCounts, SelectSplit
+from hedgerow.learner.turns import TakeTurns
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
@@ -29,14 +30,21 @@ def schema(columns: int = 4, thresholds: int = 10) -> Schema:
     return Schema([Numeric(f"x{i}", 0, 1, thresholds) for i in range(columns)], label="y", classes=[0, 1])
 
 
-def test_one_holder_selects_and_several_nominate():
+def test_one_holder_selects_and_several_take_turns():
     assert make_plan(schema(), Wishes(ONE)).private_split == SelectSplit("permute_and_flip")
-    assert make_plan(schema(), Wishes(ONE, n_holders=4)).private_split == LocalSelection("permute_and_flip")
+    assert make_plan(schema(), Wishes(ONE, n_holders=4)).private_split == TakeTurns("permute_and_flip")
+    chosen = make_plan(schema(), Wishes(ONE, n_holders=4, selector="exponential")).private_split
+    assert chosen == TakeTurns("exponential")
 
 
-def test_many_holders_of_few_columns_count_columns():
-    assert make_plan(schema(2, 4), Wishes(ONE, n_holders=64)).private_split == NoisyCounts("per-column")
-    assert make_plan(schema(40, 60), Wishes(ONE, n_holders=4)).private_split == LocalSelection()
+def test_what_several_holders_do_where_turns_cannot_be_planned():
+    assert make_plan(schema(), Wishes(ONE, n_holders=4, budget="decay")).private_split == LocalSelection()
+    exact = make_plan(schema(), Wishes(math.inf, n_holders=4)).private_split
+    assert exact == NoisyCounts("per-column")
+    with pytest.raises(InvalidParameter, match="finite epsilon"):
+        make_plan(schema(), Wishes(math.inf, n_holders=4, method="turns"))
+    with pytest.raises(InvalidParameter, match="budget='auto'"):
+        make_plan(schema(), Wishes(ONE, n_holders=4, method="turns", budget="decay"))
 
 
 @pytest.mark.parametrize("method", ["select", "paper"])
@@ -185,7 +193,7 @@ def test_what_the_cells_lack_of_a_well_known_parent_is_divided_between_the_child
 @pytest.mark.parametrize("budget", ["auto", "decay"])
 @pytest.mark.parametrize(
     ("method", "n_holders"),
-    [("auto", 1), ("paper", 1), ("local", 5), ("noisy_columns", 5), ("noisy_counts", 2)],
+    [("auto", 1), ("paper", 1), ("auto", 5), ("local", 5), ("noisy_columns", 5), ("noisy_counts", 2)],
 )
 def test_a_plan_keeps_to_the_least_price_of_a_release(method, n_holders, budget, neighbours):
     """The ledgers would refuse it otherwise."""

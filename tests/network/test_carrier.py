@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +18,17 @@ from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
 from hedgerow.learner.coordinator import Coordinator
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.messages import Answer, CountRows, Grow, Nominate, NominateAndCount, Refusal, to_bytes
+from hedgerow.messages import (
+    Answer,
+    CountRows,
+    Grow,
+    Nominate,
+    NominateAndCount,
+    NominateForks,
+    Refusal,
+    from_bytes,
+    to_bytes,
+)
 from hedgerow.network.flare import carrier
 from hedgerow.network.flare.answers import AnswerFile, StudyBusy, StudyChanged
 from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Stopped
@@ -30,6 +40,7 @@ from hedgerow.privacy.noise import SeededNoise
 HOLDERS = ("a", "b", "c")
 EPSILON = Fraction(3)
 HOSPITALS = synthetic_hospitals(3, rows=900, seed=2)
+FORKS = NominateForks(np.array([0]), [], "exponential", [Fraction(1)], [Fraction(1)])
 
 
 class Post:
@@ -44,10 +55,10 @@ class Post:
         self.delivered = 0
         self.tries = 0
 
-    def __call__(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
+    def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         self.tries += 1
         replies = {}
-        for holder in holders:
+        for holder, data in requests.items():
             if not self.lose(self.tries, holder):
                 self.delivered += 1
                 replies[holder] = self.desks[holder].handle(data)
@@ -93,8 +104,8 @@ def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
         network = FlareNetwork(study(), post, answers)
         assert learn(network) == reference()
     assert post.tries > network.traffic.rounds
-    spent = {float(desk.holder.ledger.spent) for desk in post.desks.values()}
-    assert [f"{value:.6g}" for value in spent] == [network.spent["a"]]
+    spent = {name: f"{float(desk.holder.ledger.spent):.6g}" for name, desk in post.desks.items()}
+    assert spent == network.spent
 
 
 def test_holders_are_asked_for_the_decimal_that_was_written(tmp_path: Path):
@@ -147,7 +158,7 @@ def test_announcements_add_up_until_the_next_question(tmp_path: Path):
 def test_a_coordinator_that_is_killed_anywhere_goes_on_to_the_same_tree(tmp_path: Path):
     post = Post()
     expected = reference()
-    for die in (1, 4, 9):
+    for die in (1, 3, 5):
         with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(KeyboardInterrupt):
             learn(FlareNetwork(study(), dying(post, die), answers))
         cut(tmp_path / "answers.log", 5)  # the last record was not written as a whole
@@ -157,10 +168,10 @@ def test_a_coordinator_that_is_killed_anywhere_goes_on_to_the_same_tree(tmp_path
 
 
 def dying(post: Post, after: int):
-    def send(holders, data, seconds):
+    def send(requests, seconds):
         if post.tries >= after:
             raise KeyboardInterrupt
-        return post(holders, data, seconds)
+        return post(requests, seconds)
 
     return send
 
@@ -207,12 +218,59 @@ def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
     assert post.delivered == delivered
 
 
+def test_a_chooser_that_is_lost_is_replaced_and_nobody_pays_twice(tmp_path: Path):
+    """Its own choice may have been charged at its ledger; the others are asked for theirs, and pay for those alone."""
+    asked: list[tuple[str, str]] = []  # holder, kind of question
+
+    class Choosers(Post):
+        def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+            replies = super().__call__(requests, seconds)
+            kinds = {holder: type(from_bytes(data).query).__name__ for holder, data in requests.items()}
+            asked.extend(kinds.items())
+            first = next((holder for holder, kind in asked if kind.startswith("Nominate")), None)
+            return {holder: reply for holder, reply in replies.items() if holder != first}
+
+    changes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = FlareNetwork(study(**changes), Choosers(), answers)
+        tree = learn(network)
+    [lost] = network.lost
+    choosers = [holder for holder, kind in asked if kind.startswith("Nominate")]
+    assert choosers[0] == lost
+    assert set(choosers) - {lost}
+    assert tree.n_splits > 1
+    for holder, ledger in network.ledgers.items():
+        assert ledger.spent == network._send.desks[holder].holder.ledger.spent <= EPSILON
+    assert float(network.spent[lost]) < min(float(s) for h, s in network.spent.items() if h != lost)
+
+
+def test_holders_are_asked_different_questions_in_one_round(tmp_path: Path):
+    """What was announced reaches each holder with its own next question, not with somebody else's."""
+    told = []
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        local = LocalNetwork([desk.holder for desk in Post().desks.values()])
+        for network in (local, FlareNetwork(study(), Post(), answers)):
+            network.announce(Grow(np.array([0]), np.array([3]), 1))
+            first = network.ask_each({1: CountRows(np.array([1]), [Fraction(1)])})
+            network.announce(Grow(np.array([1]), np.array([4]), 3))
+            second = network.ask_each(
+                {
+                    2: CountRows(np.array([3, 4]), [Fraction(1)] * 2),
+                    1: CountRows(np.array([2, 3, 4]), [Fraction(1)] * 3),
+                }
+            )
+            assert [*first, *second] == [1, 2, 1]
+            assert network.traffic.rounds == 2
+            told.append([answer.tolist() for answer in (*first.values(), *second.values())])
+    assert told[0] == told[1]
+
+
 def test_a_lost_holder_is_booked_for_the_question_that_it_was_lost_over(tmp_path: Path):
     """It was charged, and its answer did not arrive."""
 
     class Half(Post):
-        def __call__(self, holders: Sequence[str], data: bytes, seconds: float) -> dict[str, bytes]:
-            replies = super().__call__(holders, data, seconds)
+        def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+            replies = super().__call__(requests, seconds)
             return {h: reply for h, reply in replies.items() if h != "b" or self.tries < 3}
 
     post = Half()
@@ -251,20 +309,23 @@ def test_a_study_that_is_stopped_says_so(tmp_path: Path):
             NominateAndCount(np.array([0]), [], "permute_and_flip", [Fraction(1)], [Fraction(1)]),
             "not in the schema",
         ),
+        (np.array([[0, 1, 10**6, *[1] * 8]]), FORKS, "not in the schema"),
+        (np.array([[0, -2, 1, *[1] * 8]]), FORKS, "not in the schema"),
+        (np.array([[-1, 1, 1, *[1] * 8]]), FORKS, "not in the schema"),
         (np.array([-1]), Nominate(np.array([0]), [], "permute_and_flip", [Fraction(1)]), "not in the schema"),
     ],
 )
 def test_an_answer_to_something_else_is_not_computed_with(tmp_path: Path, values, query, told: str):
-    def send(holders, data, seconds):
-        return {holder: to_bytes(Answer("study", "round-0", values)) for holder in holders}
+    def send(requests, seconds):
+        return {holder: to_bytes(Answer("study", "round-0", values)) for holder in requests}
 
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(InvalidMessage, match=told):
         FlareNetwork(study(), send, answers).ask(query)
 
 
 def test_a_refusal_names_the_holder_and_is_not_stored(tmp_path: Path):
-    def send(holders, data, seconds):
-        return {holder: to_bytes(Refusal("study", "round-0", "no")) for holder in holders}
+    def send(requests, seconds):
+        return {holder: to_bytes(Refusal("study", "round-0", "no")) for holder in requests}
 
     with AnswerFile(tmp_path / "answers.log") as answers:
         network = FlareNetwork(study(), send, answers)

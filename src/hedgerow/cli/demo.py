@@ -64,7 +64,7 @@ def demo(
         say(
             f"Hospital {number} spent {float(ledger.spent):.4f} of the epsilon {float(ledger.grant):g} it granted."
         )
-    say(f"{model.traffic_}.\n")
+    say(f"{model.plan_.reasons[-1]} {model.traffic_}.\n")
 
     model.save(folder / "tree.json")
     evaluation = {"patients": len(test[1]), "accuracy": compared[0]["accuracy"], "compared": compared}

@@ -74,7 +74,7 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="What training may cost any one patient.")] = 1.0,
     splits: Annotated[int, typer.Option(min=1, help="At most so many splits.")] = 32,
     rows: Annotated[int, typer.Option(min=100, help="Made-up patients, of all hospitals together.")] = 20_000,
-    method: Annotated[str, typer.Option(help="auto, local, noisy_columns or noisy_counts.")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, turns, local, noisy_columns or noisy_counts.")] = "auto",
 ) -> None:
     """A server and some hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
     from hedgerow.datasets import synthetic_hospitals

@@ -50,7 +50,7 @@ def train(
         float, typer.Option(help="What training may cost any one row; inf for no privacy.")
     ] = 1.0,
     method: Annotated[
-        str, typer.Option(help="auto, select, paper, noisy_counts, noisy_columns or local.")
+        str, typer.Option(help="auto, select, paper, turns, local, noisy_columns or noisy_counts.")
     ] = "auto",
     selector: Annotated[
         str, typer.Option(help="auto, permute_and_flip, exponential or report_noisy_max.")

@@ -20,6 +20,7 @@ from hedgerow.schema import Schema
 from hedgerow.tree import LEAF, Tree
 
 EXACT = 1e-12  # the variance that stands for none: a weight must be finite
+UNKNOWN = 1e30  # the variance that stands for no measurement, where many are added up
 
 
 def laplace_variance(epsilon: Fraction | float) -> float:
@@ -96,19 +97,13 @@ def sum_of_holders(
     """What all holders have together, from noisy values [node, holder, ...], their variances and rows [node, holder].
 
     A holder with few rows adds more noise than it knows, so each counts for as much as its rows outweigh its noise, and
-    what is left out is taken to be like the rest. Also the variance [node]. An infinite variance stands for no values.
+    what is left out is taken to be like the rest. Also the variance [node].
     """
-    known = np.isfinite(variance)
-    noise, signal = np.where(known, variance, 1.0), SAME_SHARE * rows + 1e-9
-    weight = np.where(known, signal / (signal + noise), 0.0)
-    scale = np.clip(rows.sum(axis=1) / np.maximum((weight * rows).sum(axis=1), 1e-9), 1.0, 20.0)
-    weight *= scale[:, None]
-    summed: FloatArray = np.einsum("nh,nh...->n...", weight, np.where(_like(known, values), values, 0.0))
-    return summed, (weight**2 * np.where(known, variance, 0.0)).sum(axis=1)
-
-
-def _like(mask: NDArray[np.bool_], values: FloatArray) -> NDArray[np.bool_]:
-    return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+    signal = SAME_SHARE * rows + 1e-9
+    weight = signal / (signal + variance)
+    weight *= np.clip(rows.sum(axis=1) / np.maximum((weight * rows).sum(axis=1), 1e-9), 1.0, 20.0)[:, None]
+    summed: FloatArray = np.einsum("nh,nh...->n...", weight, values)
+    return summed, (weight**2 * variance).sum(axis=1)
 
 
 @compiled

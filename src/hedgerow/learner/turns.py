@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hedgerow.budget import GRAINS, LEAST, LONG_WORK, Adaptive, priced, promise, round_down, solve_levels
 from hedgerow.criteria import Criterion, impurity_bound, split_gains, weighted_impurities
 from hedgerow.learner.estimates import (
+    UNKNOWN,
     assemble,
     combine,
     laplace_variance,
@@ -128,7 +129,7 @@ class ByHolder:
         """Make room for the nodes that have been opened."""
         more = np.zeros(n_nodes - len(self.nodes), self.nodes.dtype)
         for field in ("variance", "measured_variance", "cell_variance", "fork_variance"):
-            more[field] = np.inf
+            more[field] = UNKNOWN
         self.nodes = np.concatenate([self.nodes, more])
 
     def affordable(self, parent: IntArray) -> IntArray:
@@ -335,13 +336,13 @@ class TurnsStudy:
         records = self._by_holder.nodes
         mine = records["counts"][children].sum(axis=3)
         noise = self._schema.n_classes * records["variance"][children]
-        known = np.isfinite(noise) & self._is_there
+        known = (noise < UNKNOWN / 2**50) & self._is_there
         of_all = np.maximum(np.where(known, mine, 0.0).sum(axis=2), 1.0)
         above = records["rows"][parents]
         expected = above[:, None, :] * (of_all / of_all.sum(axis=1, keepdims=True))[:, :, None]
         between = (self._how.spread * expected) ** 2 + expected
-        trust = np.where(known, between / (between + np.where(known, noise, 1.0)), 0.0)
-        rows = np.maximum(expected + trust * (np.where(known, mine, 0.0) - expected), 0.05 * expected)
+        trust = between / (between + noise)
+        rows = np.maximum(expected + trust * (mine - expected), 0.05 * expected)
         divided: FloatArray = rows * (above / np.maximum(rows.sum(axis=1), 1e-9))[:, None, :]
         return divided
 
@@ -441,7 +442,7 @@ class TurnsStudy:
         known["split"][heirs] = known["fork"][parents, side]
         records["cells"][heirs] = records["fork_cells"][parents][np.arange(len(heirs)), :, side]
         records["cell_variance"][heirs] = records["fork_variance"][parents]
-        records["measured_variance"][heirs] = np.inf
+        records["measured_variance"][heirs] = UNKNOWN
         self._judge(heirs)
 
     def _judge(self, nodes: IntArray) -> None:
@@ -492,17 +493,17 @@ class TurnsStudy:
         return priced(grains, self.plan.epsilon)
 
     def _variances(self, grains: IntArray) -> FloatArray:
-        """The variance of a count at a price; infinite for what was not counted."""
+        """The variance of a count at a price; UNKNOWN for what was not counted."""
         flat = grains.ravel()
         variances = priced(np.maximum(flat, 1), self.plan.epsilon).each(laplace_variance)
-        return np.where(flat > 0, variances, np.inf).reshape(grains.shape)
+        return np.where(flat > 0, variances, UNKNOWN).reshape(grains.shape)
 
     def _added_up(self, field: str, variance: str, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
         """A field of nodes over all holders that are there, and its variance."""
         records = self._by_holder.nodes
         return sum_of_holders(
             records[field][nodes],
-            np.where(self._is_there, records[variance][nodes], np.inf),
+            np.where(self._is_there, records[variance][nodes], UNKNOWN),
             np.where(self._is_there, records["rows"][nodes], 0.0),
         )
 

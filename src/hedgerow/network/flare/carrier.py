@@ -21,6 +21,7 @@ from hedgerow.messages import (
     Answer,
     Grow,
     Nominate,
+    NominateForks,
     Query,
     Refusal,
     Request,
@@ -226,10 +227,10 @@ class FlareNetwork:
         schema, values = self._study.schema, message.values
         if values.shape != shape_of(request.query, schema):
             raise InvalidMessage(f"{holder} answered {request.identifier} in another shape than asked for.")
-        nominees = values.reshape(len(values), -1)[:, 0]
-        if (
-            isinstance(request.query, Nominate)
-            and not ((nominees >= 0) & (nominees < len(schema.splits))).all()
-        ):
-            raise InvalidMessage(f"{holder} nominated a split that is not in the schema.")
+        if isinstance(request.query, Nominate):
+            n_named = 3 if isinstance(request.query, NominateForks) else 1
+            nominees = values.reshape(len(values), -1)[:, :n_named]
+            least = np.array([0, -1, -1])[:n_named]  # a side of a fork may be one that no split can divide
+            if not ((nominees >= least) & (nominees < len(schema.splits))).all():
+                raise InvalidMessage(f"{holder} nominated a split that is not in the schema.")
         return values

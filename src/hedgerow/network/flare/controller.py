@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,18 +161,31 @@ class _Post:
     def _exchange(
         self, topic: str, contents: Mapping[str, Mapping[str, Any]], seconds: float
     ) -> dict[str, Shareable]:
-        """Tell each holder something; the replies of those who replied in time."""
-        requests = {}
+        """Tell each holder something, all at once; the replies of those who replied in time."""
+        same: dict[tuple[Any, ...], list[str]] = {}
         for holder, content in contents.items():
-            requests[holder] = Shareable()
-            requests[holder].update(content)
-        replies = self._fl_ctx.get_engine().multicast_aux_requests(
-            topic=topic, target_requests=requests, timeout=seconds, fl_ctx=self._fl_ctx, optional=True
-        )
+            same.setdefault(tuple(content.items()), []).append(holder)
+
+        def send(content: tuple[Any, ...]) -> dict[str, Shareable]:
+            request = Shareable()
+            request.update(content)
+            replies: dict[str, Shareable] = self._fl_ctx.get_engine().send_aux_request(
+                targets=same[content],
+                topic=topic,
+                request=request,
+                timeout=seconds,
+                fl_ctx=self._fl_ctx,
+                optional=True,
+            )
+            return replies
+
+        # FLARE's own way to send different requests at once (`multicast_aux_requests` of 2.9) raises inside.
+        with ThreadPoolExecutor(len(same)) as at_once:
+            found = [reply for replies in at_once.map(send, same) for reply in replies.items()]
         return {
             holder: reply
-            for holder, reply in replies.items()
-            if holder in requests and reply is not None and reply.get_return_code() == ReturnCode.OK
+            for holder, reply in found
+            if holder in contents and reply is not None and reply.get_return_code() == ReturnCode.OK
         }
 
 

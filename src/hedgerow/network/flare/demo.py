@@ -90,7 +90,9 @@ def demo(schema: Schema, tables: Sequence[Table], show: console.Show, **wishes: 
             ledger = account(folder / holder / "local" / POLICY_FILE, study.name)
             show(f"\nThe ledger of {holder}:\n{ledger}")
         computing = [_computing_seconds(folder / holder) for holder in study.holders]
-        beyond = [one["seconds"] - max(times[one["number"]] for times in computing) for one in rounds]
+        beyond = [
+            one["seconds"] - max(times.get(one["number"], 0.0) for times in computing) for one in rounds
+        ]
         figures = {
             "sites": len(tables),
             "splits": sum("split" in node for node in outcome.tree["nodes"]),
