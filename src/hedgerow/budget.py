@@ -357,10 +357,13 @@ class Adaptive:
         least = max(LEAST, self.least_price * self.most_nominees)
         is_leaf = (levels < self.least_levels) | (np.minimum(select, count) < least)
         select[is_leaf] = count[is_leaf] = 0
-        criterion = np.full(len(levels), self.criterion)
-        if self.criterion is None:
-            criterion = np.where(levels >= np.where(fork, 3, 2), Criterion.gini, Criterion.error)
-        return NodeBudgets(criterion, select, count, np.zeros_like(select), fork)
+        return NodeBudgets(self.criteria(levels, fork), select, count, np.zeros_like(select), fork)
+
+    def criteria(self, levels: FloatArray, fork: NDArray[np.bool_]) -> IntArray:
+        """By which criterion nodes with so many levels to go choose a split or a fork."""
+        if self.criterion is not None:
+            return np.full(len(levels), self.criterion)
+        return np.where(levels >= np.where(fork, 3, 2), Criterion.gini, Criterion.error)
 
     def levels(self, nodes: Standing) -> FloatArray:
         """How many more levels below each node are worth their price."""

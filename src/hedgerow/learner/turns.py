@@ -65,7 +65,6 @@ class TakeTurns:
     )
     most_at_once: float = 0.9  # of what a holder has left, that it spends on one choice
     fork_levels: float = 1.0  # planned, for which a fork is chosen and not a split
-    gini_levels: tuple[float, float] = (4.0, 6.0)  # for a split and for a fork; with fewer to go, error
     further_holders: float = 0.7  # of k holders beyond one a level only k ** 0.7 count
     counting: float = 0.25  # exponent by which the share for counting rises with the number of holders
     labelling: float = 0.1  # and the share for the leaves
@@ -294,7 +293,7 @@ class TurnsStudy:
             chooser,
             self._prices(GRAINS * select),
             self._prices(GRAINS * count),
-            self._criteria(levels, fork),
+            rule.criteria(levels, fork),
             fork,
         )
         inner &= (turns.select > 0) & (turns.count[best] > 0)
@@ -316,12 +315,6 @@ class TurnsStudy:
             counts_for = np.where(beyond > 1, exponent * beyond ** (exponent - 1), 1.0)
             levels = solve_levels(worth * (quality * counts_for).sum(axis=1), self._rule.growth)
         return levels, counts_for
-
-    def _criteria(self, levels: FloatArray, fork: NDArray[np.bool_]) -> IntArray:
-        if self._rule.criterion is not None:
-            return np.full(len(levels), int(self._rule.criterion))
-        split, two = self._how.gini_levels
-        return np.where(levels >= np.where(fork, two, split), int(Criterion.gini), int(Criterion.error))
 
     def _prices(self, grains: FloatArray) -> IntArray:
         """Rounded down, so that nodes share prices; 0 for what no holder would release anything for."""
@@ -535,7 +528,7 @@ class TurnsStudy:
             "all that each holder has left.",
             f"The criterion is {rule.criterion.name}."
             if rule.criterion is not None
-            else "The criterion is error; gini where many levels are planned.",
+            else "The criterion is gini; error for the last level planned, where it needs half the noise.",
         ]
 
     def _who_chose(self) -> str:
