@@ -503,10 +503,10 @@ def test_rows_grouped_by_another_schema_are_refused():
 
 def test_holders_with_equal_rows_draw_noise_of_their_own(monkeypatch):
     answers = []
-    ask = LocalNetwork.ask
-    monkeypatch.setattr(LocalNetwork, "ask", lambda *a: answers.append(ask(*a)) or answers[-1])
+    ask = LocalNetwork.ask_each
+    monkeypatch.setattr(LocalNetwork, "ask_each", lambda *a: answers.append(ask(*a)) or answers[-1])
     exact(epsilon=1.0, noise_seed=0).fit_holders([patients(), patients()])
-    assert not np.array_equal(*answers[0])
+    assert not np.array_equal(*answers[0].values())
 
 
 # Inside scikit-learn

@@ -39,7 +39,7 @@ def test_the_demo_shows_what_working_together_is_worth(tmp_path, monkeypatch):
     for number, account in enumerate(model.record_.accounts, start=1):
         spent = f"Hospital {number} spent {float(account.spent):.4f} of the epsilon 1 it granted."
         assert spent in result.output
-    assert re.search(r"\d+ rounds with 4 holders; a round sends \d+ bytes", result.output)
+    assert re.search(r"\d+ rounds with 4 holders; on average a round sends \d+ bytes", result.output)
     page = (tmp_path / "hedgerow-demo" / "report.html").read_text(encoding="utf-8")
     assert "Not private" not in page
     assert "hospital 4 alone, private" in page

@@ -88,7 +88,8 @@ def tree_least_squares(child: IntArray, counts: FloatArray, variance: FloatArray
     _spread(child, counts, variance)
 
 
-SAME_SHARE = 0.2  # of its rows, the variance of what a holder's counts say about those of all
+HOLDERS_DIFFER = 0.5  # standard deviation of a class's share among the rows of a node, between holders
+OF_A_ROW = 0.2  # variance of the class of one row
 
 
 def sum_of_holders(
@@ -96,14 +97,15 @@ def sum_of_holders(
 ) -> tuple[FloatArray, FloatArray]:
     """What all holders have together, from noisy values [node, holder, ...], their variances and rows [node, holder].
 
-    A holder with few rows adds more noise than it knows, so each counts for as much as its rows outweigh its noise, and
-    what is left out is taken to be like the rest. Also the variance [node].
+    A holder with few rows adds more noise than it knows. So each counts for as much as it may differ from the others,
+    beside its noise, and what is left out is taken to be like the rest. Also the variance [node], of noise and of what
+    was left out.
     """
-    signal = SAME_SHARE * rows + 1e-9
-    weight = signal / (signal + variance)
+    differs = OF_A_ROW * rows + (HOLDERS_DIFFER * rows) ** 2
+    weight = (differs + 1e-9) / (differs + 1e-9 + variance)
     weight *= np.clip(rows.sum(axis=1) / np.maximum((weight * rows).sum(axis=1), 1e-9), 1.0, 20.0)[:, None]
     summed: FloatArray = np.einsum("nh,nh...->n...", weight, values)
-    return summed, (weight**2 * variance).sum(axis=1)
+    return summed, (weight**2 * variance + (1 - weight) ** 2 * differs).sum(axis=1)
 
 
 @compiled
