@@ -1,4 +1,7 @@
-"""Mistakes of a holder: what it releases, in which order, what it refuses, what it writes down; and of the classifier."""
+"""Mistakes of a holder: what it releases, in which order, what it refuses, what it writes down.
+
+And of the classifier, and of a coordinator whose holders take turns.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ SITE = "tests/network/test_site.py"
 STORE = "tests/holder/test_store.py"
 MESSAGES = "tests/test_messages.py"
 CLASSIFIER = "tests/test_classifier.py"
+TURNS = "tests/privacy/test_turns.py"
+FORKED_CELLS = "tests/privacy/test_sensitivity.py::test_every_kind_of_row_is_in_one_cell_of_every_fork"
 
 PARSING = tuple(  # all but those of arbitrary requests, which take longer
     f"{MESSAGES}::{test}"
@@ -44,6 +49,10 @@ def store(old: str, new: str, harm: str, *tests: str, survives: str | None = Non
 
 def messages(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
     return Mutant("messages.py", old, new, harm, tests or PARSING, survives)
+
+
+def turns(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
+    return Mutant("learner/turns.py", old, new, harm, tests or (TURNS,), survives)
 
 
 def classifier(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
@@ -337,6 +346,104 @@ SITES = [
         "        self._paths = paths  #",
         "        self._paths = self._paths  #",
         "what is decided is forgotten",
+    ),
+    # ---- Cells of forks
+    holder(
+        "query.forks.max() >= n_splits:",
+        "query.forks.max() > n_splits:",
+        "a fork by a split that is not in the schema is counted",
+        f"{DESK}::test_a_refused_request_changes_nothing_not_even_the_tree",
+    ),
+    holder(
+        "rows.quarters(query.nodes, query.forks)",
+        "rows.quarters(query.nodes, np.tile(query.forks[:1], (len(query.nodes), 1)))",
+        "forks are counted by the splits of the first",
+        FORKED_CELLS,
+    ),
+    holder(
+        "CountForks: (2, 2, n_classes),",
+        "CountForks: (2, n_classes),",
+        "an answer of forks may be twice as long as a message",
+        f"{DESK}::test_an_answer_has_the_shape_that_it_was_measured_by",
+    ),
+    messages(
+        "np.column_stack([self.splits, self.left_splits, self.right_splits])",
+        "np.column_stack([self.splits, self.left_splits, self.left_splits])",
+        "both sides of a fork are counted by the left one's split",
+        FORKED_CELLS,
+    ),
+    messages(
+        '"left_splits": lambda value: _numbers(value, -1)',
+        '"left_splits": lambda value: _numbers(value, -2)',
+        "a left split is counted from the end of the schema",
+    ),
+    messages(
+        '"right_splits": lambda value: _numbers(value, -1)',
+        '"right_splits": lambda value: _numbers(value, -2)',
+        "a right split is counted from the end of the schema",
+    ),
+    messages(
+        '{"splits", "left_splits", "right_splits",',
+        '{"splits", "right_splits",',
+        "forks may have fewer left splits than nodes",
+    ),
+    messages(
+        '{"splits", "left_splits", "right_splits",',
+        '{"splits", "left_splits",',
+        "forks may have fewer right splits than nodes",
+    ),
+    desk(
+        '"turns": frozenset({CountLabels, NominateAndCount, NominateForks, CountForks}),',
+        '"turns": ALL_QUERIES,',
+        "who is granted turns is granted all",
+    ),
+    # ---- Taking turns
+    turns(
+        'records["remaining"][nodes[places], holder] -= turns.select[places]',
+        'records["remaining"][nodes[places], holder] -= 0',
+        "a choice is not booked",
+    ),
+    turns(
+        'records["remaining"][nodes] -= paid',
+        'records["remaining"][nodes] -= 0 * paid',
+        "cells that all count are not booked",
+    ),
+    turns(
+        'records["remaining"][mine, holder] -= paid',
+        'records["remaining"][mine, holder] -= 0 * paid',
+        "class counts are not booked",
+    ),
+    turns(
+        'records["remaining"][children] = records["remaining"][nodes][:, None]',
+        'records["remaining"][children] = GRAINS',
+        "children begin with all that the root had",
+    ),
+    turns(
+        'records["remaining"][children] = records["remaining"][nodes][:, None]',
+        'records["remaining"][children] = records["remaining"][nodes].max(axis=1)[:, None, None]',
+        "children have what the richest holder has left",
+    ),
+    turns(
+        "forks[places], self._priced(turns.count[places, holder])",
+        "forks[places], self._priced(2 * turns.count[places, holder])",
+        "cells are counted at twice the price that is booked",
+    ),
+    turns(
+        "self._priced(mine.select), self._priced(mine.count[:, holder])",
+        "self._priced(mine.select), self._priced(mine.select)",
+        "a chooser's cells cost as much as its choice",
+    ),
+    turns(
+        "chosen & (turns.chooser != holder) &",
+        "chosen & (turns.chooser >= 0) &",
+        "a chooser counts twice what is booked once",
+    ),
+    turns(
+        "np.minimum(least[parent[node]], least[node], out=least[parent[node]])",
+        "np.minimum(least[parent[node]], GRAINS, out=least[parent[node]])",
+        "leaves are labelled with what was spent below them",
+        TURNS,
+        "tests/learner/test_holders.py::test_every_holder_has_spent_what_the_coordinator_planned",
     ),
     # ---- Keys of seeded noise
     keys(

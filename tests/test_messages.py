@@ -29,6 +29,7 @@ from hedgerow.messages import (
     Answer,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -83,6 +84,9 @@ def queries(draw: st.DrawFn, kinds: tuple[type[Query], ...] = Query.__args__) ->
         return kind(draw(numbers(n)), criteria, selector, prices, *too)
     if kind is CountCells:
         return CountCells(draw(numbers(n)), draw(numbers(n)), prices)
+    if kind is CountForks:
+        below = draw(numbers(n, -1)), draw(numbers(n, -1))
+        return CountForks(draw(numbers(n)), draw(numbers(n)), *below, prices)
     return kind(draw(numbers(n)), prices)
 
 
@@ -168,6 +172,14 @@ def query(**changes: Any) -> dict[str, Any]:
         "epsilons": listed("1/3", "2") | changes.pop("epsilons", {}),
         **changes,
     }
+
+
+def fork(**changes: Any) -> dict[str, Any]:
+    """The cells of two forks, of which one has no split on its left side."""
+    splits = {"splits": array([3, 0]), "left_splits": array([-1, 4]), "right_splits": array([0, 2])}
+    return (
+        {"kind": "CountForks", "nodes": array([0, 1])} | splits | {"epsilons": listed("1/3", "2")} | changes
+    )
 
 
 def growth(**changes: Any) -> dict[str, Any]:
@@ -270,6 +282,19 @@ INVALID: dict[str, tuple[Any, str]] = {
     "integers that are cut short": (answer(values={"shape": [1, 2], "int64": bytes(15)}), "as bytes"),
     "a NaN among the values": (answer(values=math.nan), "as bytes"),
     "a negative split": (only(query(splits=array([0, -3]))), "outside"),
+    "a fork without a first split": (only(fork(splits=array([-1, 0]))), "outside"),
+    "a left split below none": (only(fork(left_splits=array([0, -2]))), "outside -1"),
+    "a right split below none": (only(fork(right_splits=array([-2, 0]))), "outside -1"),
+    "a left split beyond all numbers": (only(fork(left_splits=array([0, MOST_NUMBER + 1]))), "outside"),
+    "fewer first splits of forks than nodes": (only(fork(splits=array([0]))), "one entry a node"),
+    "fewer left splits than nodes": (only(fork(left_splits=array([0]))), "one entry a node"),
+    "more left splits than nodes": (only(fork(left_splits=array([0, 1, 2]))), "one entry a node"),
+    "fewer right splits than nodes": (only(fork(right_splits=array([-1]))), "one entry a node"),
+    "more right splits than nodes": (only(fork(right_splits=array([-1, 0, 2]))), "one entry a node"),
+    "fewer prices than forks": (only(fork(epsilons=listed("1"))), "one entry a node"),
+    "a fork without right splits": (only(without(fork(), "right_splits")), "exactly the fields"),
+    "forks in two dimensions": (only(fork(left_splits=shaped([0, 1], [1, 2]))), "as bytes"),
+    "the left splits of a fork for cells": (only(query(left_splits=array([0, 1]))), "exactly the fields"),
     "fewer splits than nodes": (only(query(splits=array([0]))), "one entry a node"),
     "more prices than nodes": (only(query(epsilons=listed("1", "2", "3"))), "one entry a node"),
     "fewer splits than nodes that are split": (
@@ -315,7 +340,15 @@ INVALID: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(
-    "plain", [request(), only(query()), only(nomination()), answer(), answer(values=shaped([1, 2], [1, 2]))]
+    "plain",
+    [
+        request(),
+        only(query()),
+        only(fork()),
+        only(nomination()),
+        answer(),
+        answer(values=shaped([1, 2], [1, 2])),
+    ],
 )
 def test_the_examples_are_valid_before_they_are_changed(plain: dict[str, Any]) -> None:
     data = msgpack.packb(plain)
@@ -387,6 +420,7 @@ VALID = [
         NominateAndCount(ROOT_NODE, [Criterion.gini], "permute_and_flip", [Fraction(1, 3)], [Fraction(1, 2)]),
         NominateForks(ROOT_NODE, [Criterion.gini], "exponential", [Fraction(1, 3)], [Fraction(1, 2)]),
         CountCells(ROOT_NODE, np.array([1]), [Fraction(1, 3)]),
+        CountForks(ROOT_NODE, np.array([1]), np.array([-1]), np.array([4]), [Fraction(1, 3)]),
         CountSplits(ROOT_NODE, [Fraction(1, 3)]),
         CountColumns(ROOT_NODE, [Fraction(1, 3)]),
     )

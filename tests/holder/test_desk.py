@@ -21,11 +21,12 @@ from hedgerow.encoding import encode, encode_labels
 from hedgerow.errors import InvalidStore, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import QUERIES, Desk, Memory, StudyGrant
-from hedgerow.holder.holder import MOST_DEPTH, Holder
+from hedgerow.holder.holder import MOST_DEPTH, Holder, shape_of
 from hedgerow.messages import (
     Answer,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -174,6 +175,15 @@ SENSELESS: dict[str, tuple[Query, str]] = {
     "too little at one of two": (CountRows(np.array([0, 0]), [THIRD, TINY]), "so small"),
     "infinitely dear": (rows_at(0, price=math.inf), "above the granted"),
     "a split that there is not": (CountCells(NODE, np.array([5]), [THIRD]), "not in the schema"),
+    "a fork of a split that there is not": (CountForks(NODE, np.array([5]), NODE, NODE, [THIRD]), "not in the schema"),
+    "a left side by a split that there is not": (CountForks(NODE, NODE, np.array([5]), NODE, [THIRD]), "not in the schema"),
+    "a right side by a split that there is not": (CountForks(NODE, NODE, NODE - 1, np.array([5]), [THIRD]), "not in the schema"),
+    "one of two forks by a split that there is not": (
+        CountForks(np.zeros(2, int), np.zeros(2, int), np.array([-1, 5]), np.zeros(2, int), [THIRD] * 2), "not in the schema",
+    ),
+    "a fork of an unknown node": (CountForks(np.array([7]), NODE, NODE, NODE, [THIRD]), "node 7 does not exist"),
+    "a fork too dear": (CountForks(NODE, NODE, NODE - 1, NODE - 1, [Fraction(2)]), "above the granted"),
+    "too little for the cells of a fork": (CountForks(NODE, NODE, NODE, NODE, [TINY]), "so small"),
     "a selector that there is not": (Nominate(NODE, [Criterion.gini], "best", [THIRD]), "no selector"),
     "too little for rows": (rows_at(0, price=TINY), "so small"),
     "too little for class counts": (CountLabels(NODE, [TINY]), "so small"),
@@ -214,6 +224,13 @@ def test_an_answer_too_long_for_a_message_is_refused(monkeypatch: pytest.MonkeyP
     query = CountSplits(np.zeros(4, dtype=np.int64), [THIRD] * 4)
     assert refused(ask(at, query, "b", growth()), "too long for a message")
     assert state(at) == before
+
+
+def test_an_answer_has_the_shape_that_it_was_measured_by() -> None:
+    for i, query in enumerate(ONE_OF_EACH.values()):
+        reply = ask(desk(Fraction(100)), query, f"round-{i}")
+        assert isinstance(reply, Answer)
+        assert reply.values.shape == shape_of(query, SCHEMA)
 
 
 def test_the_least_epsilon_that_is_served_has_noise_that_fits_an_answer() -> None:
@@ -370,6 +387,7 @@ ONE_OF_EACH: dict[type[Query], Query] = {
     NominateAndCount: NominateAndCount(NODE, [Criterion.gini], "exponential", [THIRD], [THIRD]),
     NominateForks: NominateForks(NODE, [Criterion.gini], "exponential", [THIRD], [THIRD]),
     CountCells: CountCells(NODE, NODE, [THIRD]),
+    CountForks: CountForks(NODE, NODE, NODE - 1, NODE + 3, [THIRD]),
     CountSplits: CountSplits(NODE, [THIRD]),
     CountColumns: CountColumns(NODE, [THIRD]),
 }
@@ -379,6 +397,9 @@ def test_a_method_is_granted_what_it_asks_and_no_more() -> None:
     one_holder, several = {NominateAndCount}, {Nominate, CountCells}
     own = {"select": one_holder | {NominateForks}, "paper": one_holder, "local": several}
     own |= {"noisy_counts": {CountSplits}, "noisy_columns": {CountColumns}}
+    own |= {"turns": {NominateAndCount, NominateForks, CountForks}}
+    assert ONE_OF_EACH.keys() == set(Query.__args__)
+    assert CountRows not in QUERIES["turns"]
     assert {method: kinds - {CountRows, CountLabels} for method, kinds in QUERIES.items()} == own
 
 

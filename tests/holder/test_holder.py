@@ -25,6 +25,7 @@ from hedgerow.messages import (
     MOST_FORKS,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -69,6 +70,9 @@ KINDS: dict[str, Callable[[list[int], Fraction | float], Query]] = {
     "class counts": lambda nodes, price: CountLabels(np.array(nodes), [price] * len(nodes)),
     "cells": lambda nodes, price: CountCells(
         np.array(nodes), np.arange(len(nodes)) % 4, [price] * len(nodes)
+    ),
+    "cells of a fork": lambda nodes, price: CountForks(
+        np.array(nodes), *np.repeat([[1], [-1], [4]], len(nodes), axis=1), [price] * len(nodes)
     ),
     "cells of every split": lambda nodes, price: CountSplits(np.array(nodes), [price] * len(nodes)),
     "histograms": lambda nodes, price: CountColumns(np.array(nodes), [price] * len(nodes)),
@@ -338,7 +342,9 @@ def test_a_query_about_a_divided_node_is_charged_to_all_below_it() -> None:
         asked.answer(CountRows(np.array([0]), [Fraction(1, 2)]))
 
 
-@pytest.mark.parametrize("kind", ["rows", "class counts", "cells", "cells of every split", "histograms"])
+@pytest.mark.parametrize(
+    "kind", ["rows", "class counts", "cells", "cells of a fork", "cells of every split", "histograms"]
+)
 def test_a_node_named_twice_costs_no_more_than_is_booked(kind: str) -> None:
     """A coordinator that names a node twice, cheaply and dearly, must not get the dear one doubled."""
     values, labels = table(21)
@@ -468,7 +474,7 @@ def test_seeded_answers_do_not_depend_on_the_numbers_of_nodes() -> None:
     assert np.array_equal(*answers)
 
 
-@pytest.mark.parametrize("kind", ["rows", "class counts", "cells", "histograms"])
+@pytest.mark.parametrize("kind", ["rows", "class counts", "cells", "cells of a fork", "histograms"])
 def test_the_same_question_asked_twice_is_answered_with_other_noise(kind: str) -> None:
     """Two answers with the same noise, at two scales, would give the exact count away (and spoil simulations)."""
     asked, exact = holder(TABLES["full"]), holder(TABLES["full"], NoNoise())
@@ -604,6 +610,8 @@ def test_a_draw_that_fails_in_the_middle_of_a_fit_leaves_its_charge(monkeypatch:
 def test_a_fit_never_spends_more_than_epsilon(
     n_rows: int, seed: int, epsilon: float, neighbours: str, **parameters: object
 ) -> None:
+    if parameters["method"] == "turns":
+        parameters["budget"] = "auto"
     if parameters["budget"] == "auto" and parameters["method"] != "paper":
         parameters["leaf_fraction"] = None  # is for schedules
     model = PrivateTreeClassifier(

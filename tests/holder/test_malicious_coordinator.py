@@ -28,6 +28,7 @@ from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import (
     Answer,
     CountCells,
+    CountForks,
     CountLabels,
     CountRows,
     Grow,
@@ -45,14 +46,14 @@ from hedgerow.privacy.selectors import SELECTORS
 
 SCHEMA = Schema([Numeric("x", 0, 1, 3), Categorical("c", ["a", "b"])], label="y", classes=["no", "yes"])
 N_SPLITS = len(SCHEMA.splits)
-METHODS = {"alpha": ("select", "local", "noisy_columns", "noisy_counts"), "beta": ("local",)}
+METHODS = {"alpha": ("select", "turns", "local", "noisy_columns", "noisy_counts"), "beta": ("turns",)}
 GRANTS = {
     name: StudyGrant(name, SCHEMA.hash, epsilon, max_rows=1000, methods=METHODS[name], quantum=0)
     for name, epsilon in (("alpha", Fraction(1)), ("beta", Fraction(3, 4)))
 }
 GRANTED = {
     "alpha": set(Query.__args__),
-    "beta": {CountRows, CountLabels, Nominate, CountCells},
+    "beta": {CountLabels, NominateAndCount, NominateForks, CountForks},
 }
 LIFETIME = Fraction(5, 4)
 
@@ -121,7 +122,7 @@ class Account:
         query, tree = request.query, self.grown(request.growth)
         if tree is None or type(query) not in self.queries or not set(query.nodes.tolist()) <= tree[1].keys():
             return False
-        if isinstance(query, CountCells) and max(query.splits.tolist()) >= N_SPLITS:
+        if not splits_are_known(query):
             return False
         if isinstance(query, Nominate) and query.selector not in SELECTORS_OF[type(query)]:
             return False
@@ -147,6 +148,13 @@ def paying(query: Query) -> list[tuple[int, Any]]:
     """Each release of a query: the node that it is about, and its price."""
     prices = [query.epsilons, *([query.cell_epsilons] if isinstance(query, NominateAndCount) else [])]
     return [pair for epsilons in prices for pair in zip(query.nodes.tolist(), epsilons, strict=True)]
+
+
+def splits_are_known(query: Query) -> bool:
+    """Whether all are in the schema; a fork's side may have none (-1). What a path decides makes no difference."""
+    named = [query.splits] if isinstance(query, CountCells | CountForks) else []
+    named += [query.left_splits, query.right_splits] if isinstance(query, CountForks) else []
+    return all(split < N_SPLITS for splits in named for split in splits.tolist())
 
 
 def divisible(node: int, split: dict[int, tuple[int, int]], parent: dict[int, int | None]) -> bool:
@@ -195,7 +203,19 @@ def queries(draw: st.DrawFn) -> Query:
         return kind(nodes, criteria, selector, epsilons, *too)
     if kind is CountCells:
         return CountCells(nodes, np.array([draw(st.integers(0, N_SPLITS)) for _ in range(n)]), epsilons)
+    if kind is CountForks:
+        splits = np.array([[draw(st.integers(low, N_SPLITS)) for _ in range(n)] for low in (0, -1, -1)])
+        return CountForks(nodes, *splits, epsilons)
     return kind(nodes, epsilons)
+
+
+def simple(kind: type[Query], node: int, which: int, price: Fraction) -> Query:
+    """A count of one node; of a fork that is in the schema, if it is one of those."""
+    at = np.array([node])
+    if kind is not CountForks:
+        return kind(at, [price])  # type: ignore[call-arg]
+    left, right = (which // n % (N_SPLITS + 1) - 1 for n in (1, 5))
+    return CountForks(at, at * 0 + which % N_SPLITS, at * 0 + left, at * 0 + right, [price])
 
 
 TWISTS = (
@@ -296,17 +316,17 @@ class InMemory(RuleBasedStateMachine):
         node=st.integers(0, 30),
         about=st.integers(0, 30),
         price=st.sampled_from([Fraction(1, n) for n in (64, 32, 32, 16, 16, 8, 8, 4, 2)]),
-        kind=st.sampled_from([CountRows, CountLabels]),
+        kind=st.sampled_from([CountRows, CountLabels, CountForks]),
     )
     def ask_sensibly(
-        self, study: str, twist: str, node: int, about: int, price: Fraction, kind: type[CountRows]
+        self, study: str, twist: str, node: int, about: int, price: Fraction, kind: type[Query]
     ) -> None:
         """About nodes that exist, with a split that is in order but for its twist: so that trees grow."""
         account = self.accounts[study]
         growth = twisted(account, twist, node)
         tree = account.grown(growth)
         known = sorted((tree or ({}, account.parent))[1])
-        query = kind(np.array([known[about % len(known)]]), [price])
+        query = simple(kind, known[about % len(known)], about, price)
         self.ask(study, f"sensible-{len(account.charged)}", growth, query)
 
     @rule(study=studies, twist=st.sampled_from(TWISTS), seed=st.integers(0, 2**32))
@@ -314,7 +334,10 @@ class InMemory(RuleBasedStateMachine):
         """A dozen requests that are nearly in order."""
         rng = np.random.default_rng(seed)
         for i in range(12):
-            price, kind = Fraction(1, int(rng.choice([64, 16, 8]))), [CountRows, CountLabels][i % 2]
+            price, kind = (
+                Fraction(1, int(rng.choice([64, 16, 8]))),
+                [CountRows, CountLabels, CountForks][i % 3],
+            )
             node, about = rng.integers(0, 30, 2).tolist()
             self.ask_sensibly(study, twist if i == 11 else "none", node, about, price, kind)
             self.the_account_is_what_the_coordinator_was_told()
@@ -360,12 +383,15 @@ class InMemory(RuleBasedStateMachine):
         name=names,
         node=st.integers(0, 9),
         price=st.sampled_from([Fraction(1, 64), Fraction(1, 8)]),
+        kind=st.sampled_from([CountLabels, CountForks]),
     )
-    def crash_before_the_answer_is_kept(self, study: str, name: str, node: int, price: Fraction) -> None:
+    def crash_before_the_answer_is_kept(
+        self, study: str, name: str, node: int, price: Fraction, kind: type[Query]
+    ) -> None:
         """The charge stays, nothing has left; the same request is answered after a restart."""
         account = self.accounts[study]
         known = sorted(account.parent)
-        request = Request(study, name, None, CountRows(np.array([known[node % len(known)]]), [price]))
+        request = Request(study, name, None, simple(kind, known[node % len(known)], node, price))
         data = to_bytes(request)
         if name in account.charged or not account.must_answer(request, self.lifetime_left(study)):
             return

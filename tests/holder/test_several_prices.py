@@ -24,6 +24,7 @@ from hedgerow.holder.holder import Holder
 from hedgerow.messages import (
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -219,6 +220,17 @@ def test_a_choice_and_its_cells_are_paid_for_together(kind: Kind, share: Fractio
             assert asked.ledger.spent == 3
 
 
+def test_the_cells_of_a_fork_are_booked_each_node_at_its_own_price() -> None:
+    asked = grown(SeededNoise(1))
+    nodes = np.array(NODES)
+    asked.answer(CountForks(nodes, *fork_of(nodes), CELLS))
+    assert asked.ledger.entries == [
+        Entry(node, depth, "discrete Laplace", "cells of a fork", price)
+        for node, depth, price in zip(NODES, DEPTHS, CELLS, strict=True)
+    ]
+    assert asked.ledger.spent == Fraction(2, 3) + Fraction(1, 100)
+
+
 # ---- The scale of the noise -----------------------------------------------------------------------------------------
 
 
@@ -255,10 +267,16 @@ def test_the_noise_of_each_nodes_cells_has_the_scale_of_their_price(kind: Kind, 
             assert p_value(own, 1 / Fraction(other)) < PER_TEST
 
 
+def fork_of(nodes: IntArray) -> IntArray:
+    """A fork of each node, [split, node]: not all alike, and some without a split on a side."""
+    return np.array([[1, 5, -1], [0, 7, 2], [6, -1, -1]])[nodes % 3].T.copy()
+
+
 COUNTS: dict[str, tuple[Callable[[IntArray, list[Epsilon]], Query], int]] = {
     "rows": (CountRows, 1),
     "class counts": (CountLabels, 1),
     "cells": (lambda nodes, prices: CountCells(nodes, np.full(len(nodes), 1), prices), 1),
+    "cells of a fork": (lambda nodes, prices: CountForks(nodes, *fork_of(nodes), prices), 1),
     "cells of every split": (CountSplits, len(SCHEMA.splits)),
     "histograms": (CountColumns, len(SCHEMA.columns)),
 }
@@ -267,7 +285,7 @@ COUNTS: dict[str, tuple[Callable[[IntArray, list[Epsilon]], Query], int]] = {
 @pytest.mark.parametrize("kind", COUNTS)
 @pytest.mark.parametrize("source", ["seeded", "exact"])
 def test_the_noise_of_each_nodes_counts_has_the_scale_of_their_price(kind: str, source: str) -> None:
-    """A row stands in one cell of every histogram, and pays for all. 50 p-values, each below 1e-8 once in 10**8."""
+    """A row stands in one cell of every histogram, and pays for all. 60 p-values, each below 1e-8 once in 10**8."""
     make, histograms = COUNTS[kind]
     times = 1500 if kind == "rows" else 400
     nodes = np.array(NODES * times)

@@ -11,10 +11,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from hedgerow import cli
-from hedgerow.audit.evidence import Insider
+from hedgerow.audit.evidence import Insider, Transcript
 from hedgerow.audit.mechanisms import Choosing, Counting, Fitting, Mixing, Selection, Watching
 from hedgerow.audit.neighbours import catalogue, from_file, without_max_rows
 from hedgerow.audit.suite import (
@@ -34,12 +35,16 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.messages import (
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
+    NominateAndCount,
     NominateForks,
+    Query,
 )
 from hedgerow.privacy.audit import AuditResult, Event, suite_confidence
+from hedgerow.privacy.noise import SeededNoise
 from hedgerow.privacy.selectors import SELECTORS
 
 ONE = Fraction(1)
@@ -176,9 +181,11 @@ def test_the_attacker_counts_what_the_holder_counts(name: str) -> None:
                 CountSplits: rows.all_cells(at),
                 CountColumns: rows.columns(at),
                 NominateForks: rows.quarters(at, np.array([[last, -1, middle]])),
+                CountForks: rows.quarters(at, np.array([[last, -1, middle]])),
             }
             for kind, counts in expected.items():
-                splits = {CountCells: (last,), NominateForks: (last, -1, middle)}.get(kind, ())
+                fork = last, -1, middle
+                splits = {CountCells: (last,), NominateForks: fork, CountForks: fork}.get(kind, ())
                 assert np.array_equal(insider._expected(kind, path, splits)[side], counts.ravel())
 
 
@@ -201,13 +208,43 @@ def test_the_full_suite_has_every_selector_criterion_and_epsilon() -> None:
     assert {fit.selector for fit, _ in fits} == {"auto", *SELECTORS}
     assert {"auto", "select", "paper"} <= {fit.method for fit, _ in fits}
     assert {fit.noise for fit, _ in fits} == {"exact", "opendp"}
-    assert {a.mechanism.method for a in audits if isinstance(a.mechanism, Watching)} == {
-        "local",
-        "noisy_counts",
-        "noisy_columns",
-    }
+    watched = [a.mechanism for a in audits if isinstance(a.mechanism, Watching)]
+    assert {study.method for study in watched} == {"local", "noisy_counts", "noisy_columns", "turns"}
+    assert {study.row_at for study in watched if study.method == "turns"} == {"chooser", "counter"}
     with pytest.raises(ValueError, match="level='slow'"):
         suite("slow")
+
+
+@pytest.mark.parametrize(
+    ("name", "row_at", "at_least"),
+    [
+        ("first of its class among 20,000 rows", "chooser", 20),
+        (ONE_STAYS, "chooser", 10),
+        ("first row of an empty table", "counter", 20),
+        (ONE_FALLS, "counter", 18),
+    ],
+)
+def test_the_row_is_at_a_holder_that_chooses_or_at_one_that_counts(
+    name: str, row_at: str, at_least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20 studies in most, or what is audited would be something else."""
+    heard: list[set[type[Query]]] = []
+    real = Transcript.hear
+
+    def hear(self: Transcript, query: Query, answer: NDArray[np.int64]) -> None:
+        if not self._heard:
+            heard.append(set())
+        heard[-1].add(type(query))
+        real(self, query, answer)
+
+    monkeypatch.setattr(Transcript, "hear", hear)
+    monkeypatch.setattr("hedgerow.audit.mechanisms.SecureNoise", lambda: SeededNoise(len(heard)))
+    Watching("turns", max_splits=1, row_at=row_at).outcomes(BY_NAME[name], 1, Fraction(2), 20, seed=1)
+    chose = sum(bool(kinds & {NominateAndCount, NominateForks}) for kinds in heard)
+    counted = sum(CountForks in kinds for kinds in heard)
+    assert len(heard) == 20
+    assert (chose if row_at == "chooser" else counted) >= at_least
+    assert (counted if row_at == "chooser" else chose) <= 20 - at_least
 
 
 def test_a_choice_and_its_cells_never_pay_the_same() -> None:

@@ -8,6 +8,7 @@ its runs and its confidence.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -20,17 +21,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hedgerow.audit.mechanisms import Choosing, Counting, Fitting, Mechanism, Selection
+from hedgerow.audit.evidence import Insider, overhear
+from hedgerow.audit.mechanisms import COUNTS, Choosing, Counting, Fitting, Mechanism, Selection
 from hedgerow.audit.neighbours import Neighbours, catalogue
 from hedgerow.audit.suite import RUNS, suite
 from hedgerow.classifier import PrivateTreeClassifier
 from hedgerow.criteria import FRACTION_BITS, Criterion, score_sensitivity, to_fixed_point, weighted_impurities
+from hedgerow.errors import BudgetExceeded
 from hedgerow.holder.counts import GroupedRows
-from hedgerow.holder.holder import Holder
+from hedgerow.holder.holder import Holder, prices_of
 from hedgerow.messages import (
     ROOT,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     IntArray,
     NominateAndCount,
@@ -300,7 +304,9 @@ def test_a_choice_drawn_at_the_price_of_its_cells_is_found(
     assert exceeds(f"{mechanism} and its cells for 9/10 of the root", neighbours)
 
 
-@pytest.mark.parametrize("what", ["rows", "class counts", "cells", "histograms of every column"])
+@pytest.mark.parametrize(
+    "what", ["rows", "class counts", "cells", "cells of a fork", "histograms of every column"]
+)
 def test_a_node_that_is_counted_at_the_price_of_the_one_beside_it_is_found(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -309,6 +315,63 @@ def test_a_node_that_is_counted_at_the_price_of_the_one_beside_it_is_found(
 
     plant(monkeypatch, mistake)
     assert exceeds(f"{what} of the children", FALLS)
+
+
+@pytest.mark.parametrize(
+    ("place", "neighbours"), [("root", FALLS), ("children", FALLS), ("root", EMPTY.name)]
+)
+def test_cells_of_a_fork_with_half_the_noise_are_found(
+    monkeypatch: pytest.MonkeyPatch, place: str, neighbours: str
+) -> None:
+    plant(monkeypatch, lambda query: at_times(2, query, CountForks))
+    assert exceeds(f"cells of a fork of the {place}", neighbours)
+
+
+def at_times(factor: int, query: Query, kind: type[Query]) -> Query:
+    """The query at a multiple of its price, if it is of this kind."""
+    if type(query) is not kind:
+        return query
+    return replace(query, epsilons=Repeated.of(query.epsilons).map(lambda price: factor * price))
+
+
+@pytest.mark.parametrize(
+    ("kind", "row_at", "neighbours"),
+    [
+        (CountForks, "counter", EMPTY.name),
+        (CountLabels, "chooser", "first of its class among 20,000 rows"),
+    ],
+)
+def test_a_holder_that_takes_turns_and_forgets_its_noise_is_found(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Query], row_at: str, neighbours: str
+) -> None:
+    """Counts at a million times their price, in a study that is otherwise what it should be.
+
+    At the chooser with three times the quick suite's runs: its 160 do not show an answer without noise every time.
+    """
+    seed_studies(monkeypatch)
+    plant(monkeypatch, lambda query: at_times(10**6, query, kind))
+    more_runs = 3 if row_at == "chooser" else 1
+    assert exceeds(f"study of two holders: turns, the row is at the {row_at}", neighbours, more_runs)
+
+
+def seed_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies draw cryptographic noise; here every holder has a seed of its own, in the order in which they are made."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr("hedgerow.audit.mechanisms.SecureNoise", lambda: SeededNoise(next(seeds)))
+
+
+def test_a_chooser_that_counts_its_cells_without_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three times the quick suite's runs."""
+    seed_studies(monkeypatch)
+
+    def mistake(query: Query) -> Query:
+        if not isinstance(query, NominateAndCount):
+            return query
+        return replace(query, cell_epsilons=Repeated.one(Fraction(10**6), len(query.nodes)))
+
+    plant(monkeypatch, mistake)
+    studied = "study of two holders: turns, the row is at the chooser"
+    assert exceeds(studied, "first of its class among 20,000 rows", more_runs=3)
 
 
 @pytest.mark.parametrize(
@@ -417,6 +480,58 @@ def test_none_of_these_audits_alarms_without_a_mistake() -> None:
     """False alarm: 1e-6 for all audits of the suite; two of those above, which are cheap."""
     assert not exceeds("class counts of the children", FALLS)
     assert not exceeds("histograms of every column of the root", "first missing values")
+
+
+# ---- Releases that are not charged ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """A coordinator that asks for 24 releases in one question, and for one if that is refused."""
+
+    query: Callable[[IntArray, Repeated[Fraction]], Query]
+    name: str = "greedy"
+
+    def spread(self, neighbours: Neighbours) -> str:
+        return ""
+
+    def outcomes(
+        self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
+    ) -> list[Outcome]:
+        insider, rows = Insider(neighbours), GroupedRows(*neighbours.sides[side], neighbours.schema)
+        released = []
+        for own_seed in np.random.SeedSequence(seed).generate_state(runs, np.uint64).tolist():
+            holder = Holder(copy(rows), SeededNoise(own_seed), Ledger(epsilon), neighbours.max_rows)
+            transcript = overhear(holder, insider)
+            try:
+                holder.answer(self.query(np.repeat(NODE, 24), Repeated.one(epsilon, 24)))
+            except BudgetExceeded:
+                holder.answer(self.query(NODE, Repeated.one(epsilon, 1)))
+            released.append(transcript.outcome())
+        return released
+
+
+def a_split_and_its_cells(nodes: IntArray, prices: Repeated[Fraction]) -> Query:
+    choices, cells = prices.map(lambda price: price * 99 / 100), prices.map(lambda price: price / 100)
+    return NominateAndCount(nodes, [Criterion.gini] * len(nodes), "permute_and_flip", choices, cells)
+
+
+@pytest.mark.parametrize(
+    "query", [COUNTS["cells of a fork"], a_split_and_its_cells], ids=["cells of a fork", "choice of a split"]
+)
+def test_a_release_that_is_charged_for_a_hundredth_is_found(
+    monkeypatch: pytest.MonkeyPatch, query: Callable[[IntArray, Repeated[Fraction]], Query]
+) -> None:
+    """The first release of a question: the cells of a fork, or a chooser's choice."""
+    assert found(Greedy(query), ONE_FALLS, 1_500).lower_bound <= EPSILON
+
+    def charged(asked: Query) -> Any:
+        first, *others = prices_of(asked)
+        cheap = Repeated.of(first.epsilons).map(lambda price: price / 100)
+        return [replace(first, epsilons=cheap), *others]
+
+    monkeypatch.setattr("hedgerow.holder.holder.prices_of", charged)
+    assert found(Greedy(query), ONE_FALLS, 1_500).lower_bound > EPSILON
 
 
 # ---- Whole fits ------------------------------------------------------------------------------------------------------

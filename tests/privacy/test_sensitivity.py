@@ -28,7 +28,7 @@ from hedgerow.criteria import (
 from hedgerow.encoding import MAX_ROWS, encode, encode_labels
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.holder import Holder
-from hedgerow.messages import CountCells, CountLabels, CountRows, Grow, Query
+from hedgerow.messages import CountCells, CountForks, CountLabels, CountRows, Grow, Query
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import NoNoise
 from hedgerow.schema import Categorical, Numeric, Schema
@@ -379,7 +379,7 @@ def grown_holder(table: NDArray[np.object_], labels: NDArray[np.str_], splits: S
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 40])
 def test_one_row_changes_one_count_of_a_depth_by_one(n_rows: int) -> None:
-    """Cells, class counts and rows: over all nodes of a depth together the L1 distance is 1."""
+    """Cells of splits and of forks, class counts and rows: over all nodes of a depth together the L1 distance is 1."""
     rng = np.random.default_rng(n_rows)
     prices = [Fraction(1)] * len(NODES)
     for _ in range(40):
@@ -389,6 +389,7 @@ def test_one_row_changes_one_count_of_a_depth_by_one(n_rows: int) -> None:
         asked = rng.integers(0, len(SCHEMA.splits), len(NODES))
         queries: list[Query] = [
             CountCells(NODES, asked, prices),
+            CountForks(NODES, *rng.integers([[0], [-1], [-1]], len(SCHEMA.splits), (3, len(NODES))), prices),
             CountLabels(NODES, prices),
             CountRows(NODES, prices),
         ]
@@ -396,3 +397,61 @@ def test_one_row_changes_one_count_of_a_depth_by_one(n_rows: int) -> None:
             change = more.answer(query) - fewer.answer(query)
             assert change.sum() == 1
             assert np.abs(change).sum() == 1
+
+
+def every_kind_of_row() -> tuple[NDArray[np.object_], NDArray[np.str_]]:
+    """One row of each value (also missing, unknown and out of bounds) and class."""
+    values = [-0.1, 0.1, 0.3, 0.6, 0.9, 1.1, np.nan]
+    kinds = list(itertools.product(values, ["a", "b", "unknown"], SCHEMA.classes))
+    table = np.empty((len(kinds), 2), dtype=object)
+    table[:, 0], table[:, 1] = [value for value, _, _ in kinds], [category for _, category, _ in kinds]
+    return table, np.array([label for _, _, label in kinds])
+
+
+def test_every_kind_of_row_is_in_one_cell_of_every_fork() -> None:
+    """All forks of a small schema, also with no split on a side, or one that the fork's first split decides already.
+
+    A table of one row: its cells are what it changes, wherever else the rows are, because exact counts add up.
+    """
+    below = range(-1, len(SCHEMA.splits))
+    forks = np.array(list(itertools.product(range(len(SCHEMA.splits)), below, below))).T
+    root = np.zeros(forks.shape[1], np.int64)
+    table, labels = every_kind_of_row()
+    for i in range(len(table)):
+        codes, classes = encode(table[i : i + 1], SCHEMA), encode_labels(labels[i : i + 1], SCHEMA)
+        holder = Holder(
+            GroupedRows(codes, classes, SCHEMA), NoNoise(), Ledger(Fraction(10_000)), max_rows=100
+        )
+        cells = holder.answer(CountForks(root, *forks, [Fraction(1)] * len(root)))
+        every = np.arange(len(SCHEMA.splits))
+        by_split = holder.answer(CountCells(every * 0, every, [Fraction(1)] * len(every)))
+        is_right = np.append(by_split[:, 1].sum(axis=1), 0)  # the last is -1's: all go left
+        side = is_right[forks[0]]
+        within = is_right[forks[1 + side, np.arange(len(root))]]
+        expected = np.zeros_like(cells)
+        expected[np.arange(len(root)), side, within, classes[0]] = 1
+        assert np.array_equal(cells, expected)
+
+
+def test_a_row_changes_one_cell_of_every_fork_that_is_asked_for_and_pays_for_each() -> None:
+    """A node in three places, twice with the same fork and once below a split that its path decides.
+
+    Over all places the change is that of three releases, and three prices are booked to the row's path.
+    """
+    rng = np.random.default_rng(4)
+    nodes = np.array([3, 3, 3, 4])
+    forks = np.array([[0, 4, -1], [0, 4, -1], [2, -1, 2], [1, 1, 0]]).T  # node 3 is below split 2
+    prices = [Fraction(1, 7), Fraction(2, 7), Fraction(3, 7), Fraction(1, 9)]
+    n_changed = []
+    for _ in range(40):
+        table, labels = random_rows(30, rng)
+        more, fewer = (grown_holder(table[:n], labels[:n], [0, 2, 3]) for n in (30, 29))
+        query = CountForks(nodes, *forks, prices)
+        change = (more.answer(query) - fewer.answer(query)).reshape(4, -1)
+        assert set(change.ravel().tolist()) <= {0, 1}
+        changed = change.sum(axis=1)
+        assert changed.tolist() in ([0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1])
+        loss = sum(price * int(cells) for price, cells in zip(prices, changed, strict=True))
+        assert loss <= more.ledger.spent == Fraction(6, 7)
+        n_changed.append(int(changed.sum()))
+    assert set(n_changed) == {0, 1, 3}

@@ -18,6 +18,7 @@ from hedgerow.holder.holder import Holder
 from hedgerow.messages import (
     CountCells,
     CountColumns,
+    CountForks,
     CountRows,
     CountSplits,
     Grow,
@@ -76,7 +77,11 @@ class Insider:
         n = len(query.nodes)
         answers = answer.reshape(n, -1)
         n_splits = SPLITS.get(type(query), 0)
-        named = query.splits[:, None] if isinstance(query, CountCells) else answers[:, :n_splits]
+        named = answers[:, :n_splits]
+        if isinstance(query, CountCells):
+            named = query.splits[:, None]
+        elif isinstance(query, CountForks):
+            named = query.forks
         noisy = answers[:, n_splits:]
         keys, which = np.unique(np.column_stack([query.nodes, named]), axis=0, return_inverse=True)
         which = which.ravel()
@@ -140,7 +145,7 @@ class _Table:
         here = np.ones(self._bins.shape[1], dtype=bool)
         for split, side in path:
             here = here & self._side(split, side)
-        if kind is NominateForks:
+        if kind in {NominateForks, CountForks}:
             first, *below = splits
             return np.array([
                 self._labels(here & self._side(first, side) & self._side(below[side], within))

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from hedgerow.audit.evidence import Insider, Path, Transcript, overhear
-from hedgerow.audit.neighbours import Neighbours
+from hedgerow.audit.evidence import NONE, Insider, Path, Transcript, overhear
+from hedgerow.audit.neighbours import Encoded, Neighbours
 from hedgerow.classifier import SimulatedTree
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import Codes, encode, encode_labels
@@ -22,6 +22,7 @@ from hedgerow.messages import (
     ROOT,
     CountCells,
     CountColumns,
+    CountForks,
     CountLabels,
     CountRows,
     CountSplits,
@@ -210,10 +211,16 @@ def _count_cells(nodes: IntArray, prices: Prices) -> Query:
     return CountCells(nodes, np.zeros_like(nodes), prices)
 
 
+def _count_forks(nodes: IntArray, prices: Prices) -> Query:
+    """Cells of a fork of which one side is divided and the other is not."""
+    return CountForks(nodes, np.zeros_like(nodes), np.ones_like(nodes), np.full_like(nodes, NONE), prices)
+
+
 COUNTS: dict[str, Ask] = {
     "rows": CountRows,
     "class counts": CountLabels,
     "cells": _count_cells,
+    "cells of a fork": _count_forks,
     "cells of every split": CountSplits,
     "histograms of every column": CountColumns,
 }
@@ -364,20 +371,22 @@ class Watching(_Spent):
     method: str
     leaf_fraction: float | None = None
     max_splits: int = 3
+    row_at: str = ""  # "chooser" or "counter", where holders take turns
 
     @property
     def name(self) -> str:
         """See `Mechanism.name`."""
         told = "" if self.leaf_fraction is None else f", leaves for {self.leaf_fraction:g}"
-        return f"study of two holders: {self.method}{told}"
+        told += f", the row is at the {self.row_at}" if self.row_at else ""
+        splits = f", {self.max_splits} splits" if self.row_at and self.max_splits > 1 else ""
+        return f"study of two holders: {self.method}{told}{splits}"
 
     def outcomes(
         self, neighbours: Neighbours, side: int, epsilon: Fraction, runs: int, seed: int
     ) -> list[Outcome]:
-        """See `Mechanism.outcomes`. The other holder has a few rows of both classes."""
-        schema, max_rows = neighbours.schema, max(neighbours.max_rows, 8)
-        others = np.linspace(0, 1, 8 * len(schema.columns)).reshape(8, -1)
-        other = encode(others, schema), encode_labels(np.arange(8) % 2, schema)
+        """See `Mechanism.outcomes`."""
+        schema, other = neighbours.schema, self._other(neighbours)
+        max_rows = max(neighbours.max_rows, other[0].n_rows)
         plan = make_plan(schema, self._wishes(epsilon, max_rows))
         insider = Insider(neighbours)
         released = []
@@ -393,6 +402,18 @@ class Watching(_Spent):
             Coordinator(LocalNetwork(holders)).learn(schema, plan)
             released.append(transcript.outcome())
         return released
+
+    def _other(self, neighbours: Neighbours) -> Encoded:
+        """The other holder's rows: a few of both classes; so many that it chooses; or half as many, so that it counts.
+
+        Who chooses is decided by noisy numbers of rows. A chooser's own rows may all be of one class: with the other's, of
+        class 0, it is worth choosing.
+        """
+        schema, n_rows = neighbours.schema, len(neighbours.table)
+        n = {"counter": 500 + 4 * n_rows, "chooser": 4 + n_rows // 2}.get(self.row_at, 8)
+        values = np.linspace(0, 1, n * len(schema.columns)).reshape(n, -1)
+        labels = np.arange(n) % 2 if self.row_at != "chooser" else np.zeros(n, np.int64)
+        return encode(values, schema), encode_labels(labels, schema)
 
     def _wishes(self, epsilon: Fraction, max_rows: int) -> Wishes:
         budget = "auto" if self.leaf_fraction is None else "uniform"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -41,7 +41,8 @@ EMPTY = "first row of an empty table"
 SECOND = "second row of a table"
 REPLACED = "row replaced in a pure node"
 KINDS = "missing and unknown categories"
-STUDIED = ("local", "noisy_counts", "noisy_columns")
+MANY_ROWS = "first of its class among 20,000 rows"
+STUDIED = ("local", "noisy_counts", "noisy_columns")  # and "turns", with the row at either kind of holder
 LOPSIDED = (0.98, 0.1)  # of epsilon for the leaves
 MIXTURES = (
     (Criterion.gini, Criterion.error),
@@ -207,6 +208,22 @@ def _full() -> Iterator[Audit]:
     ]
     pairs = [by_name[name] for name in (ONE_FALLS, EMPTY, SECOND)]
     yield from _one_epsilon_each(itertools.product(watched, pairs), FIT_EPSILONS, share=0.05)
+    yield from _turns(by_name)
+
+
+def _turns(by_name: Mapping[str, Neighbours]) -> Iterator[Audit]:
+    """Who chooses has the more rows, so tables of few rows are for the one who counts.
+
+    A chooser spends epsilon on more, so that it takes more runs to show it.
+    """
+    tables = {
+        "chooser": (0.1, (MANY_ROWS, ONE_STAYS, ONE_FALLS)),
+        "counter": (0.05, (EMPTY, SECOND, ONE_FALLS)),
+    }
+    for row_at, (share, names) in tables.items():
+        watched = [Watching("turns", max_splits=splits, row_at=row_at) for splits in (1, 3)]
+        pairs = itertools.product(watched, [by_name[name] for name in names])
+        yield from _one_epsilon_each(pairs, FIT_EPSILONS[::-1], share)
 
 
 def _quick() -> Iterator[Audit]:
@@ -236,7 +253,9 @@ def _quick() -> Iterator[Audit]:
     # Whole fits are slow. Those whose leaves have nearly all of epsilon show a doubled price in few runs; the others
     # are run so often that an answer without noise would show.
     yield Audit(Fitting(budget="uniform", leaf_fraction=LOPSIDED[0], max_splits=1), worst, two, share=0.1)
-    yield Audit(Watching("local", LOPSIDED[0], max_splits=1), empty, two, share=0.1)
+    yield Audit(Watching("turns", max_splits=1, row_at="counter"), empty, two, share=0.1)
+    yield Audit(Watching("turns", max_splits=1, row_at="chooser"), by_name[MANY_ROWS], one[0], share=0.02)
+    yield Audit(Watching("local", LOPSIDED[0], max_splits=1), empty, one[0], share=0.02)
     yield Audit(Fitting(), worst, one[0], share=0.02)
     yield Audit(Fitting(method="paper"), worst, one[0], share=0.02)
     yield Audit(Watching("noisy_columns"), empty, one[0], share=0.02)
