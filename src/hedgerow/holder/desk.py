@@ -62,6 +62,8 @@ QUERIES: dict[str, frozenset[type[Query]]] = {  # what each method of learning a
     "noisy_columns": frozenset({CountRows, CountLabels, CountColumns}),
 }
 
+OF_ONE_HOLDER = ("select", "paper")  # of these methods; the others are for any number
+
 
 class Journal(Protocol):
     """Where a study's requests and answers are kept."""

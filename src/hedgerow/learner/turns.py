@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.budget import GRAINS, LEAST, LONG_WORK, Adaptive, priced, promise, round_down, solve_levels
+from hedgerow.budget import GRAINS, LONG_WORK, Adaptive, priced, promise, round_down, solve_levels
 from hedgerow.criteria import Criterion, impurity_bound, split_gains, weighted_impurities
 from hedgerow.learner.estimates import (
     UNKNOWN,
@@ -50,6 +50,9 @@ from hedgerow.tree import Tree
 
 if TYPE_CHECKING:
     from hedgerow.learner.coordinator import Plan
+
+
+LEAST_PRICE = GRAINS // 4096  # a holder that has less to spend on a release is not asked for it
 
 
 @dataclass(frozen=True)
@@ -319,7 +322,7 @@ class TurnsStudy:
     def _prices(self, grains: FloatArray) -> IntArray:
         """Rounded down, so that nodes share prices; 0 for what no holder would release anything for."""
         prices = np.minimum(round_down(np.maximum(grains, 1.0).astype(np.int64)), grains.astype(np.int64))
-        return np.where(prices >= max(LEAST, self._rule.least_price), prices, 0)
+        return np.where(prices >= max(LEAST_PRICE, self._rule.least_price), prices, 0)
 
     def _rows_of(self, parents: IntArray, children: IntArray) -> FloatArray:
         """Each holder's rows at children [node, side, holder], from its noisy counts and from those of all holders.

@@ -17,8 +17,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
-from hedgerow.holder.desk import LEAST_PRICE, QUERIES
-from hedgerow.messages import NominateAndCount
+from hedgerow.holder.desk import LEAST_PRICE, OF_ONE_HOLDER, QUERIES
 from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
@@ -86,8 +85,8 @@ class Study:
         for name, allowed in CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidStudy(f"{name} = {value!r}; choose one of {', '.join(allowed)}.")
-        if len(self.holders) > 1 and NominateAndCount in QUERIES.get(self.method, ()):
-            others = [name for name in CHOICES["method"] if NominateAndCount not in QUERIES.get(name, ())]
+        if len(self.holders) > 1 and self.method in OF_ONE_HOLDER:
+            others = [name for name in CHOICES["method"] if name not in OF_ONE_HOLDER]
             raise InvalidStudy(
                 f"method = {self.method!r} selects at one holder, but there are {len(self.holders)}; "
                 f"choose {', '.join(others)}."
