@@ -16,7 +16,7 @@ SITE = "tests/network/test_site.py"
 STORE = "tests/holder/test_store.py"
 MESSAGES = "tests/test_messages.py"
 CLASSIFIER = "tests/test_classifier.py"
-TURNS = "tests/privacy/test_turns.py"
+TURNS = "tests/privacy/test_accounts_of_turns.py"
 FORKED_CELLS = "tests/privacy/test_sensitivity.py::test_every_kind_of_row_is_in_one_cell_of_every_fork"
 
 PARSING = tuple(  # all but those of arbitrary requests, which take longer
