@@ -288,10 +288,10 @@ class TurnsStudy:
         signal = part * how.select * (rows * remaining * counts_for).sum(axis=1)
         select = np.minimum(how.most_at_once * remaining[best], signal / np.maximum(rows[best], 1e-9))
         # What the choice leaves is for counting.
-        left_over = remaining.copy()
-        left_over[best] -= select
+        not_spent = remaining.copy()
+        not_spent[best] -= select
         share = np.minimum(part, 0.6) * self._count_share
-        count = np.where(self._is_there, np.minimum(share[:, None] * remaining, 0.9 * left_over), 0.0)
+        count = np.where(self._is_there, np.minimum(share[:, None] * remaining, 0.9 * not_spent), 0.0)
         turns = Turns(
             chooser,
             self._prices(GRAINS * select),
@@ -434,12 +434,12 @@ class TurnsStudy:
         place, side = np.nonzero(known["fork"][parents] != NONE)
         if not len(place):
             return
-        heirs, parents = children[place, side], parents[place]
-        known["split"][heirs] = known["fork"][parents, side]
-        records["cells"][heirs] = records["fork_cells"][parents][np.arange(len(heirs)), :, side]
-        records["cell_variance"][heirs] = records["fork_variance"][parents]
-        records["measured_variance"][heirs] = UNKNOWN
-        self._judge(heirs)
+        decided, parents = children[place, side], parents[place]
+        known["split"][decided] = known["fork"][parents, side]
+        records["cells"][decided] = records["fork_cells"][parents][np.arange(len(decided)), :, side]
+        records["cell_variance"][decided] = records["fork_variance"][parents]
+        records["measured_variance"][decided] = UNKNOWN
+        self._judge(decided)
 
     def _judge(self, nodes: IntArray) -> None:
         """How much would each split gain, and is it worth a place in the queue?"""
