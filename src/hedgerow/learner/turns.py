@@ -63,17 +63,13 @@ class TakeTurns:
     """
 
     selector: str = "permute_and_flip"  # of a split; forks are chosen by the exponential mechanism
-    select: float = (
-        0.93  # of a node's part of the budget; the rest counts its cells, more of it with more holders
-    )
+    select: float = 0.93  # of a node's part of the budget; the rest counts its cells
     most_at_once: float = 0.9  # of what a holder has left, that it spends on one choice
     fork_levels: float = 1.0  # planned, for which a fork is chosen and not a split
     further_holders: float = 0.7  # of k holders beyond one a level only k ** 0.7 count
     counting: float = 0.25  # exponent by which the share for counting rises with the number of holders
     labelling: float = 0.1  # and the share for the leaves
-    spread: float = (
-        0.3  # by how much a holder's share of rows is thought to differ between a node and its children
-    )
+    spread: float = 0.3  # by how much the division of a holder's rows is thought to differ from everybody's
 
     @property
     def method(self) -> str:
