@@ -76,7 +76,7 @@ def test_a_study_survives_its_job():
         ({"port": 0}, "^port = 0; it must be a whole number from 1 to 65535.$"),
         (
             {"method": "select"},
-            "method = 'select' selects at one holder, but there are 2; choose auto, local",
+            "method = 'select' selects at one holder, but there are 2; choose auto, turns, local",
         ),
         ({"method": "paper"}, "method = 'paper' selects at one holder, but there are 2"),
     ],
