@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from hedgerow import Numeric, Schema
@@ -15,9 +18,10 @@ from hedgerow.classifier import SimulatedTree
 from hedgerow.encoding import Codes, encode, encode_labels
 from hedgerow.learner.estimates import UNKNOWN, sum_of_holders
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.learner.turns import TurnsStudy
+from hedgerow.learner.turns import TurnsStudy, _frequencies
 from hedgerow.messages import CountForks, CountLabels, NominateAndCount, NominateForks, Query
 from hedgerow.network import Traffic
+from hedgerow.network.local import LocalNetwork
 
 SCHEMA = Schema([Numeric(f"x{i}", 0, 1, 15) for i in range(6)], label="y", classes=[0, 1])
 ONE = Fraction(1)
@@ -72,12 +76,13 @@ def choices(sizes: list[int], **changes: Any) -> list[dict[int, Query]]:
 
 
 @pytest.mark.parametrize("sizes", [[100_000, 10, 0, 500], [10, 0, 500, 100_000], [3, 3, 9_000, 3]])
-def test_who_has_nearly_all_rows_chooses_and_all_count(sizes):
+def test_who_has_nearly_all_rows_chooses_and_the_next_counts_beside_it(sizes):
     [chosen, counted] = choices(sizes)
     largest = int(np.argmax(sizes))
     assert list(chosen) == [largest]
     assert isinstance(chosen[largest], NominateForks)
-    assert set(counted) == set(range(4)) - {largest}  # its own count came with the choice
+    assert len(counted) == 1
+    assert largest not in counted  # its own count came with the choice
     assert all(isinstance(query, CountForks) for query in counted.values())
     forks = {tuple(query.forks[0].tolist()) for query in counted.values()}
     assert forks == {(3, 20, 40)}
@@ -88,6 +93,52 @@ def test_one_of_many_equal_holders_pays_for_a_choice_nearly_all_it_has():
     prices = {n: max(choices([4_000] * n)[0].popitem()[1].epsilons) for n in (2, 4, 16)}
     assert prices[2] < prices[4] < prices[16] <= Fraction(9, 10)
     assert prices[16] > Fraction(3, 4)
+
+
+def test_of_equal_holders_the_root_of_their_number_count_and_pay_more_for_it():
+    prices = []
+    for n, expected in [(2, 2), (4, 2), (9, 3), (16, 4), (60, 8)]:
+        [chosen, counted] = choices([4_000] * n)
+        assert set(chosen).isdisjoint(counted)
+        assert len(chosen) + len(counted) == expected
+        [price] = {query.epsilons[0] for query in counted.values()}
+        prices.append(float(price))
+    assert prices == sorted(prices)
+    assert prices[3] > 3 * prices[0]
+
+
+@given(
+    signal=hnp.arrays(np.float64, (3, 9), elements=st.floats(0, 1e6)),
+    n_counters=hnp.arrays(np.float64, 3, elements=st.integers(1, 9).map(float)),
+)
+def test_frequencies_follow_the_signal_and_add_up(signal, n_counters):
+    frequency = _frequencies(signal, n_counters)
+    assert (frequency > 0).all()
+    assert (frequency <= 1).all()
+    for mine, often, n in zip(signal, frequency, n_counters, strict=True):
+        order = np.argsort(mine)
+        assert (np.diff(often[order]) >= -1e-9).all()
+        if np.count_nonzero(mine > 1e-3) >= n:
+            assert often.sum() == pytest.approx(n, abs=1e-3)
+
+
+def test_holders_take_turns_to_count(monkeypatch):
+    """Of 9 equal holders every one counts some nodes' cells, and leaves others to the rest."""
+    codes, labels = rows(9_000)
+    n_counted = np.zeros(9, dtype=int)
+    ask_each = LocalNetwork.ask_each
+
+    def recorded(self: LocalNetwork, queries: dict[int, Query]) -> dict[int, NDArray[np.int64]]:
+        for holder, query in queries.items():
+            n_counted[holder] += 0 if isinstance(query, CountLabels) else len(query.nodes)
+        return ask_each(self, queries)
+
+    monkeypatch.setattr(LocalNetwork, "ask_each", recorded)
+    dealt = np.array_split(np.arange(9_000), 9)
+    SimulatedTree(schema=SCHEMA, epsilon=3.0, noise_seed=1).fit_codes(codes, labels, dealt)
+    n_nodes = n_counted.sum() / 3  # three count each
+    assert (n_counted > 0).all()
+    assert (n_counted < 0.7 * n_nodes).all()
 
 
 def test_forks_are_left_to_who_asks_for_no_selector():

@@ -147,7 +147,7 @@ def test_a_split_is_chosen_by_one_holder_and_only_it_pays_for_the_choice(seed: i
             elif isinstance(query, CountForks):
                 assert query.forks.tolist() == [chosen[node] for node in query.nodes.tolist()]
                 n_counted += len(query.nodes)
-    assert n_counted > len(chosen) > 5
+    assert n_counted >= len(chosen) > 5
     booked = [sum("choice" in entry.what for entry in holder.ledger.entries) for holder in asked]
     assert booked == n_choices
 

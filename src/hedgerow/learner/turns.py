@@ -1,9 +1,10 @@
-"""Several holders take turns: each node's split is chosen by one of them, and all count its cells.
+"""Several holders take turns: each node's split is chosen by one of them, and a few count its cells.
 
 Every holder has an epsilon of its own. If all of them paid for every choice, each would have the budget of one and a
 fraction of the rows. So one holder chooses, from its own rows, with what all would have spent on several levels; the
-others pay nothing for it, and choose elsewhere or count more exactly. A choice among n/k rows at k times the price has
-the ratio of signal to noise of one among n rows.
+others pay nothing for it. A choice among n/k rows at k times the price has the ratio of signal to noise of one among n
+rows. Counting is much the same: where g of k like holders count at k/g times the price, the noise of the sum has g/k of
+the variance, and only the sampling error of g/k of the rows comes in.
 
 What is decided here follows from public facts and released numbers alone.
 """
@@ -57,7 +58,7 @@ LEAST_PRICE = GRAINS // 4096  # a holder that has less to spend on a release is 
 
 @dataclass(frozen=True)
 class TakeTurns:
-    """At each node one holder chooses the split, or a fork; then all count its cells.
+    """At each node one holder chooses the split, or a fork; then it and a few others count its cells.
 
     The constants were chosen on tables that no result is reported of, the same for all.
     """
@@ -69,6 +70,8 @@ class TakeTurns:
     further_holders: float = 0.7  # of k holders beyond one a level only k ** 0.7 count
     counting: float = 0.25  # exponent by which the share for counting rises with the number of holders
     labelling: float = 0.1  # and the share for the leaves
+    counters: float = 0.5  # of k holders k ** 0.5 count at a node
+    most_for_counts: float = 0.6  # of what a holder has left, that it spends on the cells of one node
     spread: float = 0.3  # by how much the division of a holder's rows is thought to differ from everybody's
 
     @property
@@ -77,7 +80,7 @@ class TakeTurns:
         return "turns"
 
     def __str__(self) -> str:
-        return "holders take turns to choose splits, and all count their cells"
+        return "holders take turns to choose splits and to count their cells"
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,9 @@ class TurnsStudy:
         not_spent = remaining.copy()
         not_spent[best] -= select
         share = np.minimum(part, 0.6) * self._count_share
-        count = np.where(self._is_there, np.minimum(share[:, None] * remaining, 0.9 * not_spent), 0.0)
+        counts_now, frequency = self._who_counts(rows * not_spent, chooser)
+        price = share[:, None] * remaining / frequency
+        count = np.where(counts_now, np.minimum(price, how.most_for_counts * not_spent), 0.0)
         turns = Turns(
             chooser,
             self._prices(GRAINS * select),
@@ -315,6 +320,20 @@ class TurnsStudy:
             levels = solve_levels(worth * (quality * counts_for).sum(axis=1), self._rule.growth)
         return levels, counts_for
 
+    def _who_counts(self, signal: FloatArray, chooser: IntArray) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Which holders count a node's cells, and at how many of such nodes each would [node, holder].
+
+        Of k holders whose signals are equal k ** `counters` count, the chooser among them; else as many as would be of
+        equal ones. A holder counts as often as its signal says, and pays that much more when it does.
+        """
+        equal = signal.sum(axis=1) ** 2 / np.maximum((signal**2).sum(axis=1), 1e-300)
+        n_counters = np.ceil(np.maximum(equal, 1.0) ** self._how.counters)
+        first = signal.copy()
+        first[np.arange(len(signal)), chooser] = np.inf
+        rank = np.argsort(np.argsort(-first, axis=1, kind="stable"), axis=1)
+        counts_now = (rank < n_counters[:, None]) & self._is_there
+        return counts_now, _frequencies(signal, n_counters)
+
     def _prices(self, grains: FloatArray) -> IntArray:
         """Rounded down, so that nodes share prices; 0 for what no holder would release anything for."""
         prices = np.minimum(round_down(np.maximum(grains, 1.0).astype(np.int64)), grains.astype(np.int64))
@@ -341,7 +360,7 @@ class TurnsStudy:
     # ---- Asking ----
 
     def _choose(self, nodes: IntArray, turns: Turns) -> NDArray[np.bool_]:
-        """Ask the choosers, then all others to count; which nodes got a split. A chooser that is lost gives none."""
+        """Ask the choosers, then those who count; which nodes got a split. A chooser that is lost gives none."""
         n_classes, holders = self._schema.n_classes, range(len(self._is_there))
         forks = np.full((len(nodes), 3), NONE)
         cells = np.zeros((len(nodes), len(holders), 2, 2, n_classes))
@@ -522,9 +541,10 @@ class TurnsStudy:
             f"{self._n_rows:.0f} rows, {rows[0]:.0f} to {rows[-1]:.0f} a holder.",
             f"At each node the holder whose rows and remaining budget promise the best choice chooses a split{fork} from "
             f"its own rows, and the others pay nothing for it; {first}.",
-            f"Then all count the split's cells, with about {100 * self._count_share:.0f} % of a level's part of their "
-            "budgets. Every node plans again from the noisy counts of all holders, and a leaf's classes are counted with "
-            "all that each holder has left.",
+            f"Then it and some others, about the root of the number of holders, count the split's cells: every holder "
+            f"uses about {100 * self._count_share:.0f} % of its budget for levels on that, at the nodes where it is its "
+            "turn. Every node plans again from these noisy counts, and a leaf's classes are counted by all holders with "
+            "all that each has left.",
             f"The criterion is {rule.criterion.name}."
             if rule.criterion is not None
             else "The criterion is gini; error for the last level planned, where it needs half the noise.",
@@ -538,6 +558,19 @@ class TurnsStudy:
         shown = ", ".join(f"holder {h + 1} {n[h]}" for h in most.tolist() if n[h])
         others = int(n.sum() - n[most].sum())
         return f"Choices made: {shown}{f', others {others}' if others else ''}."
+
+
+def _frequencies(signal: FloatArray, n_counters: FloatArray) -> FloatArray:
+    """Numbers in (0, 1] [node, holder] of the sums `n_counters`, in proportion to the signal as far as 1 allows."""
+    frequency = np.zeros_like(signal)
+    while True:
+        always = frequency >= 1
+        others = np.where(always, 0.0, np.maximum(signal, 1e-300))
+        to_share = np.maximum(n_counters - always.sum(axis=1), 0.0)
+        shared = others * (to_share / np.maximum(others.sum(axis=1), 1e-300))[:, None]
+        frequency = np.where(always, 1.0, shared)
+        if (frequency[~always] < 1).all():
+            return np.maximum(frequency, 1e-6)
 
 
 def _count_forks(nodes: IntArray, forks: IntArray, epsilons: Repeated[Epsilon]) -> CountForks:
