@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 from hedgerow.datasets import load
-from hedgerow.network.flare.demo import demo
+from hedgerow.transport.flare.demo import demo
 
 DEEP = {"budget": "uniform", "max_depth": 15}
 STUDIES = (

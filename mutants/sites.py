@@ -852,14 +852,14 @@ SITES = [
         (CLOCK,),
     ),
     Mutant(
-        "network/flare/site.py",
+        "transport/site.py",
         "clock.hold_back(came, OPENING)",
         "pass",
         "opening a study shows how long its rows take to divide",
         (SITE,),
     ),
     Mutant(
-        "network/flare/site.py",
+        "transport/site.py",
         'parse_epsilon(greeting.get("least_price"))) < least:',
         'parse_epsilon(greeting.get("least_price"))) < 0:',
         "a study begins that will be refused when it has spent something",

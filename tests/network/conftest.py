@@ -77,29 +77,29 @@ class Federation:
         (self.kits / holder / "local" / "hedgerow.toml").write_text(text, encoding="utf-8")
 
     def start(self, name: str) -> int:
-        from hedgerow.network.flare import processes
+        from hedgerow.transport.flare import processes
 
         return processes.start(self.kits / name)
 
     def stop(self, name: str) -> None:
-        from hedgerow.network.flare import processes
+        from hedgerow.transport.flare import processes
 
         processes.stop(self.kits / name)
 
     def job_of(self, name: str) -> int | None:
         """The number of the job process, once there is one."""
-        from hedgerow.network.flare import processes
+        from hedgerow.transport.flare import processes
 
         jobs = processes.status(self.kits / name).jobs
         return jobs[0] if jobs else None
 
     def process_of(self, name: str) -> int | None:
-        from hedgerow.network.flare import processes
+        from hedgerow.transport.flare import processes
 
         return processes.status(self.kits / name).process
 
     def learn(self, study: Any) -> Any:
-        from hedgerow.network.flare import console
+        from hedgerow.transport.flare import console
 
         return console.learn(study, self.kits, said.append, rounds.append)
 
@@ -289,8 +289,8 @@ def plant(hospitals: Hospitals) -> Hospitals:
 
 
 def make_federation(folder: Path) -> Federation:
-    from hedgerow.network.flare import kits
-    from hedgerow.network.flare.study import Study
+    from hedgerow.transport.flare import kits
+    from hedgerow.transport.study import Study
 
     hospitals = plant(synthetic_hospitals(len(HOLDERS), rows=ROWS, seed=3))
     hospitals.schema.save(folder / "schema.toml")

@@ -27,7 +27,7 @@ from hedgerow.messages import (
     from_bytes,
     to_bytes,
 )
-from hedgerow.network.flare import ASK, HELLO
+from hedgerow.transport.flare import ASK, HELLO
 
 ABOUT = ("process_info", "config_vars", "list_pools", "show_pool", "msg_stats", "conns", "stop_cell")
 

@@ -29,13 +29,13 @@ from hedgerow.messages import (
     from_bytes,
     to_bytes,
 )
-from hedgerow.network.flare import carrier
-from hedgerow.network.flare.answers import AnswerFile, StudyBusy, StudyChanged
-from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Stopped
-from hedgerow.network.flare.study import Study
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
+from hedgerow.transport import remote as carrier
+from hedgerow.transport.answers import AnswerFile, StudyBusy, StudyChanged
+from hedgerow.transport.remote import HolderLost, RemoteNetwork, Stopped
+from hedgerow.transport.study import Study
 
 HOLDERS = ("a", "b", "c")
 EPSILON = Fraction(3)
@@ -83,7 +83,7 @@ def study(**changes) -> Study:
     )
 
 
-def learn(network: FlareNetwork):
+def learn(network: RemoteNetwork):
     plan = make_plan(HOSPITALS.schema, Wishes(EPSILON, n_holders=3, max_splits=8))
     return Coordinator(network).learn(HOSPITALS.schema, plan)[0]
 
@@ -101,7 +101,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch):
 def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
     post = Post(lambda attempt, holder: (attempt + ord(holder)) % 3 == 0)
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(), post, answers)
+        network = RemoteNetwork(study(), post, answers)
         assert learn(network) == reference()
     assert post.tries > network.traffic.rounds
     spent = {name: f"{float(desk.holder.ledger.spent):.6g}" for name, desk in post.desks.items()}
@@ -110,30 +110,30 @@ def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
 
 def test_holders_are_asked_for_the_decimal_that_was_written(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(epsilon=0.3), Post(), answers)
+        network = RemoteNetwork(study(epsilon=0.3), Post(), answers)
     assert {ledger.grant for ledger in network.ledgers.values()} == {Fraction(3, 10)}
 
 
 def test_a_second_coordinator_asks_nothing_that_is_on_disk(tmp_path: Path):
     post = Post()
     with AnswerFile(tmp_path / "answers.log") as answers:
-        first = learn(FlareNetwork(study(), post, answers))
+        first = learn(RemoteNetwork(study(), post, answers))
     delivered = post.delivered
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(), post, answers)
+        network = RemoteNetwork(study(), post, answers)
         assert learn(network) == first
     assert post.delivered == delivered
 
 
 def test_a_resumed_study_has_the_traffic_of_an_undisturbed_one(tmp_path: Path):
     with AnswerFile(tmp_path / "undisturbed.log") as answers:
-        undisturbed = FlareNetwork(study(), Post(), answers)
+        undisturbed = RemoteNetwork(study(), Post(), answers)
         learn(undisturbed)
     post = Post()
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(KeyboardInterrupt):
-        learn(FlareNetwork(study(), dying(post, 4), answers))
+        learn(RemoteNetwork(study(), dying(post, 4), answers))
     with AnswerFile(tmp_path / "answers.log") as answers:
-        resumed = FlareNetwork(study(), post, answers)
+        resumed = RemoteNetwork(study(), post, answers)
         learn(resumed)
     assert resumed.traffic == undisturbed.traffic
 
@@ -142,7 +142,7 @@ def test_announcements_add_up_until_the_next_question(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers:
         local = LocalNetwork([desk.holder for desk in Post().desks.values()])
         told = []
-        for network in (local, FlareNetwork(study(), Post(), answers)):
+        for network in (local, RemoteNetwork(study(), Post(), answers)):
             for node, children in ((0, [1, 2]), (1, [3, 4]), (2, [5, 6])):
                 network.announce(Grow(np.array([node]), np.array([3 + node]), children[0]))
                 if node == 0:
@@ -160,10 +160,10 @@ def test_a_coordinator_that_is_killed_anywhere_goes_on_to_the_same_tree(tmp_path
     expected = reference()
     for die in (1, 3, 5):
         with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(KeyboardInterrupt):
-            learn(FlareNetwork(study(), dying(post, die), answers))
+            learn(RemoteNetwork(study(), dying(post, die), answers))
         cut(tmp_path / "answers.log", 5)  # the last record was not written as a whole
     with AnswerFile(tmp_path / "answers.log") as answers:
-        assert learn(FlareNetwork(study(), post, answers)) == expected
+        assert learn(RemoteNetwork(study(), post, answers)) == expected
     assert all(desk.holder.ledger.spent <= EPSILON for desk in post.desks.values())
 
 
@@ -188,9 +188,9 @@ def test_two_coordinators_of_one_study_do_not_work_at_once(tmp_path: Path):
 
 def test_a_study_resumed_with_other_parameters_is_refused(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers:
-        learn(FlareNetwork(study(), Post(), answers))
+        learn(RemoteNetwork(study(), Post(), answers))
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(StudyChanged, match="another name"):
-        FlareNetwork(study(), Post(), answers).ask(CountRows(np.array([0]), [Fraction(1)]))
+        RemoteNetwork(study(), Post(), answers).ask(CountRows(np.array([0]), [Fraction(1)]))
 
 
 def test_a_study_that_waits_stops_when_a_holder_is_out_of_reach(
@@ -199,7 +199,7 @@ def test_a_study_that_waits_stops_when_a_holder_is_out_of_reach(
     monkeypatch.setattr(carrier, "UNREACHABLE_SECONDS", 0.05)
     post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost) as error:
-        learn(FlareNetwork(study(), post, answers))
+        learn(RemoteNetwork(study(), post, answers))
     assert error.value.holders == ("b",)
 
 
@@ -207,14 +207,14 @@ def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
     wishes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
     post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(**wishes), post, answers)
+        network = RemoteNetwork(study(**wishes), post, answers)
         tree = learn(network)
         assert network.lost == {"b": "round-3"}
         assert network.n_holders == 2
     assert float(network.spent["b"]) < float(network.spent["a"])
     delivered = post.delivered
     with AnswerFile(tmp_path / "answers.log") as answers:  # and it is the same when it is resumed
-        assert learn(FlareNetwork(study(**wishes), post, answers)) == tree
+        assert learn(RemoteNetwork(study(**wishes), post, answers)) == tree
     assert post.delivered == delivered
 
 
@@ -232,7 +232,7 @@ def test_a_chooser_that_is_lost_is_replaced_and_nobody_pays_twice(tmp_path: Path
 
     changes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(**changes), Choosers(), answers)
+        network = RemoteNetwork(study(**changes), Choosers(), answers)
         tree = learn(network)
     [lost] = network.lost
     choosers = [holder for holder, kind in asked if kind.startswith("Nominate")]
@@ -249,7 +249,7 @@ def test_holders_are_asked_different_questions_in_one_round(tmp_path: Path):
     told = []
     with AnswerFile(tmp_path / "answers.log") as answers:
         local = LocalNetwork([desk.holder for desk in Post().desks.values()])
-        for network in (local, FlareNetwork(study(), Post(), answers)):
+        for network in (local, RemoteNetwork(study(), Post(), answers)):
             network.announce(Grow(np.array([0]), np.array([3]), 1))
             first = network.ask_each({1: CountRows(np.array([1]), [Fraction(1)])})
             network.announce(Grow(np.array([1]), np.array([4]), 3))
@@ -277,7 +277,7 @@ def test_a_lost_holder_is_booked_for_the_question_that_it_was_lost_over(tmp_path
     changes = {"when_a_holder_is_lost": "continue"}
     for _ in range(2):  # and so by a coordinator that begins again
         with AnswerFile(tmp_path / "answers.log") as answers:
-            network = FlareNetwork(study(**changes), post, answers, gone=lambda holder: holder == "b")
+            network = RemoteNetwork(study(**changes), post, answers, gone=lambda holder: holder == "b")
             learn(network)
         assert network.lost.keys() == {"b"}
         for holder, desk in post.desks.items():
@@ -287,12 +287,12 @@ def test_a_lost_holder_is_booked_for_the_question_that_it_was_lost_over(tmp_path
 def test_a_holder_whose_process_has_ended_is_not_waited_for(tmp_path: Path):
     post = Post(lambda _, holder: holder == "b")
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost):
-        learn(FlareNetwork(study(), post, answers, gone=lambda holder: holder == "b"))
+        learn(RemoteNetwork(study(), post, answers, gone=lambda holder: holder == "b"))
 
 
 def test_a_study_that_is_stopped_says_so(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(Stopped):
-        learn(FlareNetwork(study(), Post(), answers, stopped=lambda: True))
+        learn(RemoteNetwork(study(), Post(), answers, stopped=lambda: True))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_an_answer_to_something_else_is_not_computed_with(tmp_path: Path, values
         return {holder: to_bytes(Answer("study", "round-0", values)) for holder in requests}
 
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(InvalidMessage, match=told):
-        FlareNetwork(study(), send, answers).ask(query)
+        RemoteNetwork(study(), send, answers).ask(query)
 
 
 def test_a_refusal_names_the_holder_and_is_not_stored(tmp_path: Path):
@@ -328,7 +328,7 @@ def test_a_refusal_names_the_holder_and_is_not_stored(tmp_path: Path):
         return {holder: to_bytes(Refusal("study", "round-0", "no")) for holder in requests}
 
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = FlareNetwork(study(), send, answers)
+        network = RemoteNetwork(study(), send, answers)
         with pytest.raises(Refused, match="a refuses: no"):
             network.ask(CountRows(np.array([0]), [Fraction(1)]))
         assert answers.find("round-0", "a", b"") is None

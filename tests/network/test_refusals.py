@@ -22,7 +22,7 @@ NOT_HERE = "does not take part"
 
 def submit(federation: Federation, folder: Path, seconds: float = 60) -> str:
     """Run a job to its end and return its status."""
-    from hedgerow.network.flare import console
+    from hedgerow.transport.flare import console
 
     with console.session(federation.kits) as flare:
         console.wait_for_holders(flare, federation.study, lambda _: None)
@@ -41,7 +41,7 @@ def submit(federation: Federation, folder: Path, seconds: float = 60) -> str:
 def test_a_study_without_a_grant_or_of_another_schema_is_refused_and_only_the_site_says_why(
     federation: Federation,
 ):
-    from hedgerow.network.flare.console import StudyInterrupted
+    from hedgerow.transport.flare.console import StudyInterrupted
 
     study = federation.new_study("unwelcome")
     federation.write_policy("lake", grants={})
@@ -61,7 +61,7 @@ def test_a_study_without_a_grant_or_of_another_schema_is_refused_and_only_the_si
 
 
 def test_a_site_does_not_take_a_job_with_code(federation: Federation, tmp_path: Path):
-    from hedgerow.network.flare.console import write_job
+    from hedgerow.transport.flare.console import write_job
 
     study = federation.new_study("with-code")
     job = write_job(study, tmp_path)
@@ -83,7 +83,7 @@ def name_executor(job: Path, path: str) -> None:
 
 
 def test_a_site_does_not_build_a_class_that_it_has_not_listed(federation: Federation, tmp_path: Path):
-    from hedgerow.network.flare.console import write_job
+    from hedgerow.transport.flare.console import write_job
 
     study = federation.new_study("unlisted")
     job = write_job(study, tmp_path)
@@ -94,7 +94,7 @@ def test_a_site_does_not_build_a_class_that_it_has_not_listed(federation: Federa
 
 
 def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation: Federation, tmp_path: Path):
-    from hedgerow.network.flare.console import write_job
+    from hedgerow.transport.flare.console import write_job
 
     study = federation.new_study("malicious", grant={"epsilon": 0.2, "methods": ["local"]}, holders=("hill",))
     job = write_job(study, tmp_path)
@@ -142,8 +142,8 @@ def test_a_malicious_coordinator_gets_refusals_and_the_site_stays_up(federation:
 
 
 def test_nothing_that_a_kit_brings_is_run(federation: Federation, tmp_path: Path):
-    from hedgerow.network.flare import kits, processes
-    from hedgerow.network.flare.workspace import RESOURCES
+    from hedgerow.transport.flare import kits, processes
+    from hedgerow.transport.flare.workspace import RESOURCES
 
     [port] = free_ports(1)
     kits.provision(replace(federation.study, holders=("lake",), port=port), tmp_path / "kits")
@@ -180,7 +180,7 @@ def test_nothing_that_a_kit_brings_is_run(federation: Federation, tmp_path: Path
 
 
 def test_a_certificate_of_another_network_is_refused(federation: Federation, tmp_path: Path):
-    from hedgerow.network.flare import certificates, kits
+    from hedgerow.transport.flare import certificates, kits
 
     kits.provision(replace(federation.study, holders=("mallory",)), tmp_path / "kits")
     kit = tmp_path / "kits" / "mallory"
@@ -192,7 +192,7 @@ def test_a_certificate_of_another_network_is_refused(federation: Federation, tmp
 
 
 def test_an_expired_certificate_is_refused(federation: Federation):
-    from hedgerow.network.flare import certificates, kits
+    from hedgerow.transport.flare import certificates, kits
 
     # A kit of this very network, made anew from its authority, whose certificate ended yesterday.
     kits.provision(replace(federation.study, holders=(*HOLDERS, "late")), federation.kits)
@@ -234,7 +234,7 @@ def expire(startup: Path, state: Path) -> None:
 
 def assert_kept_out(federation: Federation, kit: Path, why: str) -> None:
     """The site is not let in, and says why, on its own console only."""
-    from hedgerow.network.flare import console, processes
+    from hedgerow.transport.flare import console, processes
 
     processes.start(kit)
     try:

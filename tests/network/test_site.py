@@ -19,9 +19,9 @@ from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
-from hedgerow.network.flare import processes
-from hedgerow.network.flare.say import plain_error
-from hedgerow.network.flare.site import NOT_HERE, OPENING, InvalidPolicy, NoGrant, Site, account
+from hedgerow.transport.console_log import plain_error
+from hedgerow.transport.flare import processes
+from hedgerow.transport.site import NOT_HERE, OPENING, InvalidPolicy, NoGrant, Site, account
 
 from .conftest import write_csv
 
@@ -224,7 +224,7 @@ def test_a_study_that_plans_cheaper_releases_than_granted_is_declined(policy: Pa
 
 def test_a_file_with_a_stray_quote_is_refused_and_only_the_holders_console_says_so(policy: Path, capsys):
     pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
-    from hedgerow.network.flare.executor import HolderExecutor
+    from hedgerow.transport.flare.executor import HolderExecutor
 
     rows, kit = policy.parent / "rows.csv", policy.parent / "kit"
     rows.write_text(rows.read_text() + '"Ada Lovelace\n')
@@ -308,7 +308,7 @@ def kit(policy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("hedgerow.toml", "rows.csv", "schema.toml"):
         (policy.parent / name).rename(local / name)
     monkeypatch.setattr(
-        "hedgerow.network.flare.certificates.check_certificate", lambda _: datetime(2099, 1, 1, tzinfo=UTC)
+        "hedgerow.transport.flare.certificates.check_certificate", lambda _: datetime(2099, 1, 1, tzinfo=UTC)
     )
     return policy.parent
 

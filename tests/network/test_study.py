@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from hedgerow import Categorical, Numeric, Schema
 from hedgerow.cli import app
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import console
-from hedgerow.network.flare.site import InvalidPolicy, Policy
-from hedgerow.network.flare.study import InvalidStudy, Study
+from hedgerow.transport.flare import console
+from hedgerow.transport.site import InvalidPolicy, Policy
+from hedgerow.transport.study import InvalidStudy, Study
 
 from .conftest import free_ports
 
@@ -205,7 +205,7 @@ def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
 def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("hedgerow.network.flare.certificates.check_certificate", lambda _: None)
+    monkeypatch.setattr("hedgerow.transport.flare.certificates.check_certificate", lambda _: None)
     (site / "local").mkdir()
     for name in ("hedgerow.toml", "schema.toml"):
         (site / name).rename(site / "local" / name)
@@ -280,8 +280,6 @@ def test_a_console_without_a_kit_says_so(tmp_path: Path):
 
 
 def test_flare_does_not_talk_on_the_coordinators_terminal():
-    program = (
-        "import logging, hedgerow.network.flare.console; logging.getLogger('nvflare.fuel').error('internals')"
-    )
+    program = "import logging, hedgerow.transport.flare.console; logging.getLogger('nvflare.fuel').error('internals')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")

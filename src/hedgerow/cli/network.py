@@ -33,9 +33,9 @@ def provision(
     renew: Annotated[bool, typer.Option("--renew", help="New keys for everybody; local/ stays.")] = False,
 ) -> None:
     """Make a folder to start from for the server, the coordinator's console and each holder."""
-    from hedgerow.network.flare.kits import AUTHORITY
-    from hedgerow.network.flare.kits import provision as make_kits
-    from hedgerow.network.flare.study import Study
+    from hedgerow.transport.flare.kits import AUTHORITY
+    from hedgerow.transport.flare.kits import provision as make_kits
+    from hedgerow.transport.study import Study
 
     study = Study.load(study_file)
     folder = _kits(study_file, kits)
@@ -50,8 +50,8 @@ def provision(
 @site_app.command("check")
 def check(kit: Kit = Path()) -> None:
     """Read policy, schema and data as the site would, and say in plain words what it is about to allow or decline."""
-    from hedgerow.network.flare.certificates import check_certificate
-    from hedgerow.network.flare.site import POLICY_FILE, Site
+    from hedgerow.transport.flare.certificates import check_certificate
+    from hedgerow.transport.site import POLICY_FILE, Site
 
     good_until = check_certificate(kit)
     site = Site(kit / "local" / POLICY_FILE)
@@ -63,7 +63,7 @@ def check(kit: Kit = Path()) -> None:
 @site_app.command("ledger")
 def ledger(study: Annotated[str, typer.Argument(help="The study's name.")], kit: Kit = Path()) -> None:
     """What a study has spent at this site, and on what, as its journal says."""
-    from hedgerow.network.flare.site import POLICY_FILE, account
+    from hedgerow.transport.site import POLICY_FILE, account
 
     say(account(kit / "local" / POLICY_FILE, study))
 
@@ -78,7 +78,7 @@ def demo(
 ) -> None:
     """A server and some hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
     from hedgerow.datasets import synthetic_hospitals
-    from hedgerow.network.flare.demo import demo as run_demo
+    from hedgerow.transport.flare.demo import demo as run_demo
 
     hospitals = synthetic_hospitals(holders, rows=rows)
     run_demo(hospitals.schema, hospitals.holders, say, epsilon=epsilon, max_splits=splits, method=method)
@@ -87,7 +87,7 @@ def demo(
 @app.command()
 def start(kit: Kit = Path()) -> None:
     """Start the server or a site in the background; what it says goes to console.log in its folder."""
-    from hedgerow.network.flare import certificates, processes
+    from hedgerow.transport.flare import certificates, processes
 
     certificates.check_certificate(kit)
     number = processes.start(kit)
@@ -97,7 +97,7 @@ def start(kit: Kit = Path()) -> None:
 @app.command()
 def stop(kit: Kit = Path()) -> None:
     """Stop the server or a site; a study that was under way can be resumed."""
-    from hedgerow.network.flare import processes
+    from hedgerow.transport.flare import processes
 
     _check_kit(kit)
     say("stopped" if processes.stop(kit) else "it was not running")
@@ -106,7 +106,7 @@ def stop(kit: Kit = Path()) -> None:
 @app.command()
 def status(kit: Kit = Path()) -> None:
     """Is the server or the site up? Exits with 1 if not."""
-    from hedgerow.network.flare import processes
+    from hedgerow.transport.flare import processes
 
     _check_kit(kit)
     now = processes.status(kit)
@@ -124,8 +124,8 @@ def learn(
     out: Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")] = None,
 ) -> None:
     """Learn the study's tree; goes on where it stopped if it has been begun before."""
-    from hedgerow.network.flare import console as flare
-    from hedgerow.network.flare.study import Study
+    from hedgerow.transport.flare import console as flare
+    from hedgerow.transport.study import Study
 
     study = Study.load(study_file)
     try:

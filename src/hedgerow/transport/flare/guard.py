@@ -3,7 +3,7 @@
 FLARE 2.9 asks a site's authorization.json about a message only if the message says that it should, and among
 the messages are reading files (cat, grep) and setting up logging, which builds any class. A holder does not trust
 the server that far. So a site takes the few kinds of message that a study needs, and of jobs Hedgerow's own only,
-whatever they are called. Started as `python -m hedgerow.network.flare.guard site ...` by `processes`.
+whatever they are called. Started as `python -m hedgerow.transport.flare.guard site ...` by `processes`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.defs import RequestHeader
 from nvflare.private.fed.client.admin import RequestProcessor
 
-from hedgerow.network.flare import CLIENT_CONFIG, GUARD
-from hedgerow.network.flare.certificates import InvalidKit, check_certificate, knock
-from hedgerow.network.flare.say import say
+from hedgerow.transport.console_log import say
+from hedgerow.transport.flare import CLIENT_CONFIG, GUARD
+from hedgerow.transport.flare.certificates import InvalidKit, check_certificate, knock
 
 FLARES_JOB_MODULE = "nvflare.private.fed.app.client.worker_process"
 

@@ -29,10 +29,10 @@ from hedgerow.messages import (
     to_bytes,
 )
 from hedgerow.network import Traffic, joined
-from hedgerow.network.flare.answers import AnswerFile
-from hedgerow.network.flare.study import Study
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.repeated import IntArray
+from hedgerow.transport.answers import AnswerFile
+from hedgerow.transport.study import Study
 
 # Carries a request to each of the named holders; the replies of those who replied within so many seconds.
 Send = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
@@ -73,7 +73,7 @@ class Round:
         return dict(self.__dict__)
 
 
-class FlareNetwork:
+class RemoteNetwork:
     """Asks every holder, keeps what comes back, and knows what to do about a holder that is lost."""
 
     def __init__(

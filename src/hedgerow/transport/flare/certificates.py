@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import HOST, NAME
+from hedgerow.transport import HOST, NAME
 
 
 class InvalidKit(HedgerowError):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import GUARD
-from hedgerow.network.flare.kits import settle
-from hedgerow.network.flare.site import POLICY_FILE
-from hedgerow.network.flare.workspace import RUN, SETTINGS, lay_out
+from hedgerow.transport.flare import GUARD
+from hedgerow.transport.flare.kits import settle
+from hedgerow.transport.flare.workspace import RUN, SETTINGS, lay_out
+from hedgerow.transport.site import POLICY_FILE
 
 PID_FILE = "hedgerow.pid"
 CONSOLE_FILE = "console.log"

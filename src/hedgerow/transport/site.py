@@ -26,14 +26,14 @@ from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import LEAST_PRICE, MOST_RELEASES, QUANTUM, QUERIES, Desk, StudyGrant
 from hedgerow.holder.store import Store, StoredStudy
 from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_bytes
-from hedgerow.network.flare import NAME
-from hedgerow.network.flare.say import say
-from hedgerow.network.flare.study import InvalidStudy, read_toml
 from hedgerow.owner import MUST_NOT_BE_PUBLISHED
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
 from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
 from hedgerow.tables import read_codes
+from hedgerow.transport import NAME
+from hedgerow.transport.console_log import say
+from hedgerow.transport.study import InvalidStudy, read_toml
 
 POLICY_FILE = "hedgerow.toml"
 STORE = "studies.db"  # in the journal's folder

@@ -18,11 +18,11 @@ from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
 from hedgerow.holder.desk import LEAST_PRICE, OF_ONE_HOLDER, QUERIES
-from hedgerow.network.flare import HOST, NAME
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
 from hedgerow.repeated import as_written
 from hedgerow.schema import Schema
+from hedgerow.transport import HOST, NAME
 
 LOST = ("wait", "abort", "continue")
 # Names that FLARE or the folder of the kits has given away already.

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import CLIENT_CONFIG, CONTROLLER, WATCH
-from hedgerow.network.flare.kits import CONSOLE, CONSOLE_USER
-from hedgerow.network.flare.study import Study
+from hedgerow.transport.flare import CLIENT_CONFIG, CONTROLLER, WATCH
+from hedgerow.transport.flare.kits import CONSOLE, CONSOLE_USER
+from hedgerow.transport.study import Study
 
 POLL_SECONDS = 0.4
 MOST_FRUITLESS = 5

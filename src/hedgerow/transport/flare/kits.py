@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.network.flare import CONTROLLER
-from hedgerow.network.flare.site import POLICY_FILE
-from hedgerow.network.flare.study import Study
-from hedgerow.network.flare.workspace import permissions, write_json
+from hedgerow.transport.flare import CONTROLLER
+from hedgerow.transport.flare.workspace import permissions, write_json
+from hedgerow.transport.site import POLICY_FILE
+from hedgerow.transport.study import Study
 
 AUTHORITY = "authority"
 SERVER = "server"

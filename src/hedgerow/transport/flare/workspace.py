@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hedgerow.network.flare import EXECUTOR, GUARD
-from hedgerow.network.flare.certificates import name_of, server_of
+from hedgerow.transport.flare import EXECUTOR, GUARD
+from hedgerow.transport.flare.certificates import name_of, server_of
 
 RUN = "run"
 LAUNCHER = f"{GUARD}.GuardedLauncher"

@@ -15,10 +15,10 @@ from statistics import median
 from tempfile import mkdtemp
 from typing import Any, Self
 
-from hedgerow.network.flare import console, kits, processes
-from hedgerow.network.flare.site import POLICY_FILE, account
-from hedgerow.network.flare.study import Study
 from hedgerow.schema import Schema
+from hedgerow.transport.flare import console, kits, processes
+from hedgerow.transport.site import POLICY_FILE, account
+from hedgerow.transport.study import Study
 
 Table = tuple[Any, Any]  # rows, labels
 

@@ -16,9 +16,9 @@ from nvflare.apis.signal import Signal
 
 from hedgerow.errors import Refused
 from hedgerow.holder.store import StudyOpen
-from hedgerow.network.flare import ASK, HELLO, SEEDED
-from hedgerow.network.flare.say import plain_error, say
-from hedgerow.network.flare.site import NOT_HERE, POLICY_FILE, Site, refusal
+from hedgerow.transport.console_log import plain_error, say
+from hedgerow.transport.flare import ASK, HELLO, SEEDED
+from hedgerow.transport.site import NOT_HERE, POLICY_FILE, Site, refusal
 
 
 class HolderExecutor(Executor):  # type: ignore[misc]  # FLARE is untyped

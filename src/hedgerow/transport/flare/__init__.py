@@ -5,18 +5,13 @@
 at the server, `console` submits jobs and watches them. FLARE itself is imported by these and by `kits` only.
 """
 
-import re
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-
 HELLO = "hedgerow.hello"
 SEEDED = "seeded"  # the greeting of a holder whose noise protects nobody
 ASK = "hedgerow.ask"
 WATCH = "hedgerow.watch"
-EXECUTOR = "hedgerow.network.flare.executor.HolderExecutor"
-GUARD = "hedgerow.network.flare.guard"
-CONTROLLER = "hedgerow.network.flare.controller.StudyController"
+EXECUTOR = "hedgerow.transport.flare.executor.HolderExecutor"
+GUARD = "hedgerow.transport.flare.guard"
+CONTROLLER = "hedgerow.transport.flare.controller.StudyController"
 
 # The same in every job: a site takes no other.
 CLIENT_CONFIG = {

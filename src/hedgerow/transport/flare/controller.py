@@ -26,13 +26,13 @@ from hedgerow.errors import Refused
 from hedgerow.files import write_text
 from hedgerow.learner.coordinator import Coordinator, Plan
 from hedgerow.learner.planning import Wishes, make_plan
-from hedgerow.network.flare import ASK, HELLO, WATCH
-from hedgerow.network.flare.answers import AnswerFile, StudyBusy
-from hedgerow.network.flare.carrier import FlareNetwork, HolderLost, Round, Stopped
-from hedgerow.network.flare.say import plain_error
-from hedgerow.network.flare.site import NOT_HERE
-from hedgerow.network.flare.study import Study
 from hedgerow.record import Record
+from hedgerow.transport.answers import AnswerFile, StudyBusy
+from hedgerow.transport.console_log import plain_error
+from hedgerow.transport.flare import ASK, HELLO, WATCH
+from hedgerow.transport.remote import HolderLost, RemoteNetwork, Round, Stopped
+from hedgerow.transport.site import NOT_HERE
+from hedgerow.transport.study import Study
 from hedgerow.tree import Tree
 
 STUDIES = "studies"  # in the server's folder
@@ -70,7 +70,7 @@ class StudyController(Controller):  # type: ignore[misc]  # FLARE is untyped
         try:
             with AnswerFile(folder / "answers.log") as answers:
                 post = _Post(self._study, fl_ctx, abort_signal)
-                network = FlareNetwork(
+                network = RemoteNetwork(
                     self._study,
                     post.send,
                     answers,
@@ -215,7 +215,7 @@ def _wishes(study: Study) -> Wishes:
 
 def _finished(
     study: Study,
-    network: FlareNetwork,
+    network: RemoteNetwork,
     tree: Tree,
     plan: Plan,
     rounds: Sequence[Round],
