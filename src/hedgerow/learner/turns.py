@@ -64,12 +64,10 @@ class TakeTurns:
     """
 
     selector: str = "permute_and_flip"  # of a split; forks are chosen by the exponential mechanism
-    select: float = 0.93  # of a node's part of the budget; the rest counts its cells
     most_at_once: float = 0.9  # of what a holder has left, that it spends on one choice
     fork_levels: float = 1.0  # planned, for which a fork is chosen and not a split
     further_holders: float = 0.7  # of k holders beyond one a level only k ** 0.7 count
-    counting: float = 0.25  # exponent by which the share for counting rises with the number of holders
-    labelling: float = 0.1  # and the share for the leaves
+    labelling: float = 0.1  # exponent by which the share for the leaves rises with the number of holders
     counters: float = 0.5  # of k holders k ** 0.5 count at a node
     most_for_counts: float = 0.6  # of what a holder has left, that it spends on the cells of one node
     spread: float = 0.3  # by how much the division of a holder's rows is thought to differ from everybody's
@@ -157,9 +155,7 @@ class TurnsStudy:
         self._n_rows = math.nan  # estimated
         self._may_fork = False
         self._n_choices = np.zeros(network.n_holders, dtype=np.int64)
-        most = float(network.n_holders)
-        self._leaf_levels = self._rule.leaf_levels * most**self._how.labelling
-        self._count_share = min((1 - self._how.select) * most**self._how.counting, 0.5)
+        self._leaf_levels = plan.budget.leaf_levels
 
     # ---- The five steps of a study ----
 
@@ -169,6 +165,7 @@ class TurnsStudy:
         self._measure(root, np.where(self._is_there, self._rule.root, 0)[None, :])
         nodes, known = self._by_holder.nodes, self.growth.nodes
         nodes["rows"][ROOT] = np.maximum(nodes["counts"][ROOT].sum(axis=1), 1.0)
+        self._leaf_levels *= float(_equal_ones(nodes["rows"][ROOT])) ** self._how.labelling
         self._sum_up(root)
         self._n_rows = max(float(known["counts"][ROOT].sum()), 1.0)
         largest = float(nodes["rows"][ROOT].max())
@@ -284,12 +281,12 @@ class TurnsStudy:
         part *= np.where(fork, 1 + rule.rise, 1.0)
         chooser = quality.argmax(axis=1)
         best = np.arange(len(nodes)), chooser
-        signal = part * how.select * (rows * remaining * counts_for).sum(axis=1)
+        signal = part * rule.select * (rows * remaining * counts_for).sum(axis=1)
         select = np.minimum(how.most_at_once * remaining[best], signal / np.maximum(rows[best], 1e-9))
         # What the choice leaves is for counting.
         not_spent = remaining.copy()
         not_spent[best] -= select
-        share = np.minimum(part, 0.6) * self._count_share
+        share = np.minimum(part, 0.6) * (1 - rule.select)
         counts_now, frequency = self._who_counts(rows * not_spent, chooser)
         price = share[:, None] * remaining / frequency
         count = np.where(counts_now, np.minimum(price, how.most_for_counts * not_spent), 0.0)
@@ -323,11 +320,10 @@ class TurnsStudy:
     def _who_counts(self, signal: FloatArray, chooser: IntArray) -> tuple[NDArray[np.bool_], FloatArray]:
         """Which holders count a node's cells, and at how many of such nodes each would [node, holder].
 
-        Of k holders whose signals are equal k ** `counters` count, the chooser among them; else as many as would be of
-        equal ones. A holder counts as often as its signal says, and pays that much more when it does.
+        Of k equal holders k ** `counters` count, the chooser among them. A holder counts as often as its signal says, and
+        pays that much more when it does.
         """
-        equal = signal.sum(axis=1) ** 2 / np.maximum((signal**2).sum(axis=1), 1e-300)
-        n_counters = np.ceil(np.maximum(equal, 1.0) ** self._how.counters)
+        n_counters = np.ceil(_equal_ones(signal) ** self._how.counters)
         first = signal.copy()
         first[np.arange(len(signal)), chooser] = np.inf
         rank = np.argsort(np.argsort(-first, axis=1, kind="stable"), axis=1)
@@ -542,7 +538,7 @@ class TurnsStudy:
             f"At each node the holder whose rows and remaining budget promise the best choice chooses a split{fork} from "
             f"its own rows, and the others pay nothing for it; {first}.",
             f"Then it and some others, about the root of the number of holders, count the split's cells: every holder "
-            f"uses about {100 * self._count_share:.0f} % of its budget for levels on that, at the nodes where it is its "
+            f"uses about {100 * (1 - rule.select):.0f} % of its budget for levels on that, at the nodes where it is its "
             "turn. Every node plans again from these noisy counts, and a leaf's classes are counted by all holders with "
             "all that each has left.",
             f"The criterion is {rule.criterion.name}."
@@ -558,6 +554,12 @@ class TurnsStudy:
         shown = ", ".join(f"holder {h + 1} {n[h]}" for h in most.tolist() if n[h])
         others = int(n.sum() - n[most].sum())
         return f"Choices made: {shown}{f', others {others}' if others else ''}."
+
+
+def _equal_ones(sizes: FloatArray) -> FloatArray:
+    """How many equal holders would be like these [..., holder]: k if they are equal, 1 if one of them has nearly all."""
+    total: FloatArray = sizes.sum(axis=-1)
+    return np.maximum(total**2 / np.maximum((sizes**2).sum(axis=-1), 1e-300), 1.0)
 
 
 def _frequencies(signal: FloatArray, n_counters: FloatArray) -> FloatArray:
