@@ -3,21 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo network-demo test test-network audit mutants check bench bench-network accuracy accuracy-holders format clean
+.PHONY: demo network-demo test test-network test-flare audit mutants check bench bench-network accuracy accuracy-holders format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
 
-# A server and four hospitals as real processes on this machine, with mutual TLS.
+# A coordinator and four hospitals as real processes on this machine, with mutual TLS.
 network-demo: $(VENV)/.network
 	$(BIN)/hedgerow network demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
 
-# Real processes on loopback, some of them killed; three minutes, seven on a machine that is busy.
+# Real processes on loopback, some of them killed, some of them malicious; three minutes on a machine that is busy.
 test-network: $(VENV)/.test $(VENV)/.network
-	$(BIN)/python -m pytest tests/network -m network
+	$(BIN)/python -m pytest tests/network -m network --ignore tests/network/test_flare_adapter.py
+
+# The adapter for federations that run NVIDIA FLARE, with real FLARE processes; a minute.
+test-flare: $(VENV)/.test $(VENV)/.network $(VENV)/.flare
+	$(BIN)/python -m pytest tests/network/test_flare_adapter.py -m network
 
 # Attack every mechanism, and twins that cost twice their claim; an hour, on all cores. Ends with 1 if it finds a leak.
 audit: $(VENV)/.test
@@ -64,6 +68,6 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.test $(VENV)/.check $(VENV)/.bench $(VENV)/.experiments $(VENV)/.network: $(VENV)/.%: $(BIN)/python pyproject.toml
+$(VENV)/.test $(VENV)/.check $(VENV)/.bench $(VENV)/.experiments $(VENV)/.network $(VENV)/.flare: $(VENV)/.%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@

@@ -1,8 +1,8 @@
 """Adult's training rows over sites on this machine: rounds, seconds, bytes, memory. As a table for docs/network.md.
 
-    HEDGEROW_DATA=... python benchmarks/network.py [--study 0 1 2 3 4 5]
+    HEDGEROW_DATA=... python benchmarks/network.py [--study 0 1 2 3 4 5 6 7]
 
-A server and 4 or 16 sites, as real processes with mutual TLS and cryptographic noise. Each study takes about a minute.
+A coordinator and 4, 16 or 64 sites, as real processes with mutual TLS and cryptographic noise. Each study takes about a minute.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import argparse
 import numpy as np
 
 from hedgerow.datasets import load
-from hedgerow.transport.flare.demo import demo
+from hedgerow.transport.demo import demo
 
 DEEP = {"budget": "uniform", "max_depth": 15}
 STUDIES = (
+    ("TakeTurns, automatic budget", 4, {}),
     ("LocalSelection, automatic budget", 4, {"method": "local"}),
     ("NoisyCounts per column, automatic budget", 4, {"method": "noisy_columns"}),
     ("LocalSelection, uniform budget, depth 15", 4, {"method": "local"} | DEEP),
     ("NoisyCounts per column, uniform budget, depth 15", 4, {"method": "noisy_columns"} | DEEP),
     ("NoisyCounts per split, uniform budget, depth 15", 4, {"method": "noisy_counts"} | DEEP),
-    ("LocalSelection, automatic budget", 16, {"method": "local"}),
+    ("TakeTurns, automatic budget", 16, {}),
+    ("TakeTurns, automatic budget", 64, {}),
 )
 
 

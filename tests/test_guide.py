@@ -30,7 +30,7 @@ ALL_PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
 ]
-NEEDS = {"network.md": "nvflare"}  # an extra that not every installation has
+NEEDS = {"network.md": "grpc"}  # an extra that not every installation has
 
 BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?(?:^<!-- (?P<seeded>seeded) -->\n)?"

@@ -1,21 +1,21 @@
-"""A network of real processes on loopback, made once and shared: a server and three hospitals."""
+"""Studies between real processes on loopback: a coordinator and three hospitals, forked from one that has the kernels."""
 
 from __future__ import annotations
 
 import csv
-import errno
 import json
+import multiprocessing
 import os
-import shutil
+import signal
 import socket
 import sqlite3
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from fractions import Fraction
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,7 @@ from hedgerow.datasets import Hospitals, synthetic_hospitals
 
 HOLDERS = ("lake", "city", "hill")
 SEED = 7
-collect_ignore = ["malicious.py"]  # imports FLARE, which may not be here
 ROWS = 3_000
-HERE = Path(__file__).parent
 # Planted where only rows are: a region that no schema names, and an age that no threshold has.
 SENTINELS = ("Zanzibarrow", "33.31337")
 
@@ -42,99 +40,104 @@ def learned(model_file: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 @dataclass
 class Federation:
-    """The kits of one network, their processes, and what the test knows of the holders' rows."""
+    """One study: the coordinator's folder, the sites' folders, and their processes."""
 
     folder: Path
-    hospitals: Hospitals
     study: Any
-    grants: dict[str, dict[str, Any]] = field(default_factory=dict)  # study -> what is granted, at everybody
+    hospitals: Hospitals
+    fork: Any  # the context that processes are started from
+    processes: dict[str, BaseProcess] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
 
     @property
-    def kits(self) -> Path:
-        return self.folder / "kits"
+    def study_file(self) -> Path:
+        return self.folder / "study.toml"
 
-    def new_study(self, name: str, grant: dict[str, Any] | None = None, **wishes: Any) -> Any:
-        """A study of this name that every holder has granted its epsilon (or `grant`), with seeded noise."""
-        study = replace(self.study, name=name, **wishes)
-        self.grants[name] = grant or {"epsilon": study.epsilon}
-        for holder in HOLDERS:
-            self.write_policy(holder)
-        return study
+    def site(self, holder: str) -> Path:
+        return self.folder / "sites" / holder
 
-    def write_policy(self, holder: str, **changes: Any) -> None:
-        index = HOLDERS.index(holder)
+    def set_up(self, grant: dict[str, Any] | None = None) -> None:
+        """Keys, certificates and policies for everybody, as the commands make them."""
+        from hedgerow.transport import coordinator
+        from hedgerow.transport.study import write_study
+
+        write_study(self.study, self.study_file)
+        coordinator.provision(self.study_file)
+        for holder in self.study.holders:
+            self.admit(holder)
+            table, labels = self.hospitals.holders[HOLDERS.index(holder)]
+            schema = self.study.schema
+            write_csv(self.site(holder) / "rows.csv", schema.names, schema.label, table, labels)
+            self.study.schema.save(self.site(holder) / "schema.toml")
+            self.write_policy(holder, grant)
+
+    def admit(self, holder: str) -> None:
+        from hedgerow.transport import coordinator, site_setup
+
+        request, _ = site_setup.enroll(self.site(holder), self.folder / coordinator.INVITATION, holder)
+        _, certificate = coordinator.sign(self.study_file, request)
+        site_setup.install(self.site(holder), certificate)
+
+    def write_policy(self, holder: str, grant: dict[str, Any] | None = None, **changes: Any) -> None:
+        """A policy with seeded noise, which its owner has been shown."""
+        from hedgerow.transport import site_process
+        from hedgerow.transport.site import Policy
+
         lines = {
-            "data": str(self.folder / f"{holder}.csv"),
+            "data": "rows.csv",
             "schema": "schema.toml",
-            "journal": "../journal",
+            "journal": "journal",
+            "counter": "counter",
             "lifetime_epsilon": 1e6,
         } | changes
-        grants = lines.pop("grants", self.grants)
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
-        for study, grant in grants.items():
-            text += f'[[grants]]\nstudy = "{study}"\nquantum = 0.01\nnoise_seed = {seed_of(index)}\n'
-            text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in grant.items())
-        (self.kits / holder / "local" / "hedgerow.toml").write_text(text, encoding="utf-8")
+        granted = {
+            "study": self.study.name,
+            "epsilon": self.study.epsilon,
+            "quantum": 0.01,
+            "noise_seed": seed_of(HOLDERS.index(holder)),
+        } | (grant or {})
+        path = self.site(holder) / "hedgerow.toml"
+        path.write_text(f"{toml(lines)}[[grants]]\n{toml(granted)}", encoding="utf-8")
+        (path.parent / site_process.SHOWN).write_text(site_process._mark(Policy.load(path)))
 
-    def start(self, name: str) -> int:
-        from hedgerow.transport.flare import processes
+    def start(self, *holders: str) -> None:
+        for holder in holders or self.study.holders:
+            process = self.fork.Process(target=serve, args=(self.site(holder),))
+            process.start()
+            self.processes[holder] = process
 
-        return processes.start(self.kits / name)
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.join()
 
-    def stop(self, name: str) -> None:
-        from hedgerow.transport.flare import processes
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.join()
 
-        processes.stop(self.kits / name)
+    def learn(self) -> Any:
+        from hedgerow.transport import coordinator
 
-    def job_of(self, name: str) -> int | None:
-        """The number of the job process, once there is one."""
-        from hedgerow.transport.flare import processes
+        return coordinator.learn(self.study_file, self.said.append, lambda _: None)
 
-        jobs = processes.status(self.kits / name).jobs
-        return jobs[0] if jobs else None
+    def learn_beside(self) -> BaseProcess:
+        """The command itself, in a process of its own; what it says is in said.txt."""
+        process = self.fork.Process(target=command, args=(self.folder, "learn"))
+        process.start()
+        self.processes["coordinator"] = process
+        return process
 
-    def process_of(self, name: str) -> int | None:
-        from hedgerow.transport.flare import processes
+    def said_beside(self) -> str:
+        return (self.folder / "said.txt").read_text(encoding="utf-8")
 
-        return processes.status(self.kits / name).process
+    def written(self, name: str) -> dict[str, Any]:
+        plain: dict[str, Any] = json.loads((self.folder / "out" / f"{name}.json").read_text(encoding="utf-8"))
+        return plain
 
-    def learn(self, study: Any) -> Any:
-        from hedgerow.transport.flare import console
-
-        return console.learn(study, self.kits, said.append, rounds.append)
-
-    def learn_beside(self, study: Any, command: str = "learn") -> subprocess.Popen[str]:
-        """The command itself, in a process of its own."""
-        path = self.folder / f"{study.name}.toml"
-        path.write_text(as_toml(study), encoding="utf-8")
-        out = self.folder / f"out-{study.name}"
-        # Whoever runs the tests in the background has Ctrl-C ignored, and so would have this process.
-        hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                f"{hears}; from hedgerow.cli import app; app()",
-                "network",
-                command,
-                str(path),
-                "--out",
-                str(out),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def learned_tree(self, study: Any) -> dict[str, Any]:
-        return json.loads((self.folder / f"out-{study.name}" / "tree.json").read_text(encoding="utf-8"))
-
-    def learned_report(self, study: Any) -> dict[str, Any]:
-        return json.loads((self.folder / f"out-{study.name}" / "report.json").read_text(encoding="utf-8"))
-
-    def reference(self, study: Any) -> dict[str, Any]:
+    def reference(self) -> dict[str, Any]:
         """The model file of the same study in one process."""
+        study = self.study
         model = PrivateTreeClassifier(
             schema=study.schema,
             epsilon=study.epsilon,
@@ -148,28 +151,52 @@ class Federation:
         plain: dict[str, Any] = json.loads(model.fit_holders(holders).to_json())
         return plain
 
-    def journal(self, holder: str, study: str) -> list[tuple[str, bytes, bytes | None]]:
-        """What a holder has on disk about a study."""
-        path = self.kits / holder / "journal" / "studies.db"
+    def journal(self, holder: str) -> list[tuple[str, bytes, bytes | None]]:
+        """What a holder has on disk about the study."""
+        path = self.site(holder) / "journal" / "studies.db"
         if not path.exists():
             return []
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10) as database:
             return database.execute(
                 "SELECT identifier, request, answer FROM requests JOIN studies ON number = study "
                 "WHERE name = ? ORDER BY place",
-                (study,),
+                (self.study.name,),
             ).fetchall()
 
-    def spent(self, holder: str, study: str) -> float:
-        from fractions import Fraction
-
-        path = self.kits / holder / "journal" / "studies.db"
+    def spent(self, holder: str) -> float:
+        path = self.site(holder) / "journal" / "studies.db"
+        if not path.exists():
+            return 0.0
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10) as database:
-            [[spent]] = database.execute("SELECT spent FROM studies WHERE name = ?", (study,)).fetchall()
-        return float(Fraction(spent))
+            found = database.execute(
+                "SELECT spent FROM studies WHERE name = ?", (self.study.name,)
+            ).fetchall()
+        return float(sum(Fraction(spent) for [spent] in found))
 
-    def console_text(self, name: str) -> str:
-        return (self.kits / name / "console.log").read_text(encoding="utf-8", errors="replace")
+    def console_text(self, holder: str) -> str:
+        path = self.site(holder) / "console.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def serve(folder: Path) -> None:
+    """What `hedgerow site start --seeded` starts."""
+    from hedgerow.transport import site_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator
+    sys.argv = ["site", str(folder), "--seeded"]
+    site_process.main()
+
+
+def command(folder: Path, name: str) -> None:
+    """`hedgerow network learn`, with its output in a file."""
+    from hedgerow.cli import app
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    number = os.open(folder / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for standard in (1, 2):
+        os.dup2(number, standard)
+    app(["network", name, str(folder / "study.toml"), "--out", str(folder / "out")])
 
 
 class Gate:
@@ -182,22 +209,19 @@ class Gate:
     def __init__(self, federation: Federation, holder: str) -> None:
         self._federation = federation
         self._holder = holder
-        self._path = federation.kits / holder / "local" / "hedgerow.toml"
+        self._path = federation.site(holder) / "hedgerow.toml"
         self._policy = self._path.read_bytes()
         self._pipe: int | None = None  # of a site that stands still
 
     def shut(self) -> None:
-        self._policy = self._path.read_bytes()
         self._replace(os.mkfifo)
 
-    def hold(self, study: str, after: int) -> int:
-        """Let the holder answer `after` times; the number of its job process, which stands still from then on."""
+    def hold(self, after: int) -> None:
+        """Let the holder answer `after` times; it stands still from then on."""
         while True:
-            until(self._is_there, 240, pause=0.02)  # sites look for a restarted server at their own pace
-            if len(self._federation.journal(self._holder, study)) >= after:
-                job = self._federation.job_of(self._holder)
-                assert job is not None
-                return job
+            until(self._is_there, 60, pause=0.01)
+            if len(self._federation.journal(self._holder)) >= after:
+                return
             self.let_pass()
 
     def let_pass(self) -> None:
@@ -208,23 +232,10 @@ class Gate:
         """Let the holder answer from now on."""
         self._let_go(lambda path: path.write_bytes(self._policy))
 
-    def see_off(self, job: int) -> None:
-        """Let a job process answer until it has ended."""
-
-        def ended() -> bool:
-            if self._is_there():
-                self.let_pass()
-            return self._federation.job_of(self._holder) != job
-
-        until(ended, 60)
-
     def _is_there(self) -> bool:
         if self._pipe is None:
-            try:
+            with suppress(OSError):  # nobody reads
                 self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # nobody reads
-                    raise
         return self._pipe is not None
 
     def _let_go(self, make: Callable[[Path], object]) -> None:
@@ -238,11 +249,8 @@ class Gate:
     def _replace(self, make: Callable[[Path], object]) -> None:
         new = self._path.with_suffix(".new")
         make(new)
+        new.chmod(0o600)
         new.replace(self._path)
-
-
-said: list[str] = []
-rounds: list[dict[str, Any]] = []
 
 
 def seed_of(holder: int) -> int:
@@ -250,7 +258,7 @@ def seed_of(holder: int) -> int:
     return int(np.random.SeedSequence([SEED, holder]).generate_state(1, np.uint64)[0])
 
 
-def until(true: Callable[[], bool], seconds: float, pause: float = 0.2) -> None:
+def until(true: Callable[[], bool], seconds: float, pause: float = 0.05) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
@@ -267,9 +275,8 @@ def free_ports(n: int) -> list[int]:
     return ports
 
 
-def as_toml(study: Any) -> str:
-    plain = study.to_dict() | {"schema": "schema.toml"}
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in plain.items() if value is not None)
+def toml(plain: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in plain.items())
 
 
 def write_csv(path: Path, names: tuple[str, ...], label: str, table: Any, labels: Any) -> None:
@@ -288,67 +295,49 @@ def plant(hospitals: Hospitals) -> Hospitals:
     return hospitals
 
 
-def make_federation(folder: Path) -> Federation:
-    from hedgerow.transport.flare import kits
-    from hedgerow.transport.study import Study
-
-    hospitals = plant(synthetic_hospitals(len(HOLDERS), rows=ROWS, seed=3))
-    hospitals.schema.save(folder / "schema.toml")
-    port, admin_port = free_ports(2)
-    study = Study(
-        name="net",
-        schema=hospitals.schema,
-        epsilon=3.0,
-        holders=HOLDERS,
-        server="localhost",
-        port=port,
-        admin_port=admin_port,
-        max_splits=16,
-        answer_seconds=60.0,
-        return_minutes=2.0,
-    )
-    kits.provision(study, folder / "kits")
-    for holder, (table, labels) in zip(HOLDERS, hospitals.holders, strict=True):
-        write_csv(folder / f"{holder}.csv", hospitals.schema.names, hospitals.schema.label, table, labels)
-    federation = Federation(folder, hospitals, study)
-    # The holders do not trust the coordinator: its server may run any controller and pass on any code.
-    local = federation.kits / "server" / "local"
-    plain = json.loads((local / "resources.json").read_text())
-    plain["class_allow_list"].append("malicious.MaliciousController")
-    (local / "resources.json").write_text(json.dumps(plain))
-    plain = json.loads((local / "authorization.json").read_text())
-    plain["permissions"]["lead"] |= {"byoc": "any"}
-    (local / "authorization.json").write_text(json.dumps(plain))
-    for holder in HOLDERS:
-        federation.write_policy(holder)
-    return federation
+@pytest.fixture(scope="session")
+def fork() -> Any:
+    """Starts processes that have everything imported and compiled; made once."""
+    pytest.importorskip("grpc", reason="the network needs gRPC: pip install 'hedgerow[network]'")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.network.warm"])
+    return context
 
 
 @pytest.fixture(scope="session")
-def federation() -> Iterator[Federation]:
-    pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
-    folder = Path(tempfile.mkdtemp(prefix="hedgerow-network-"))
-    made = make_federation(folder)
-    # For malicious.py, at the server.
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(HERE), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    )
-    try:
-        for name in ("server", *HOLDERS):
-            made.start(name)
-        yield made
-    finally:
-        for name in (*HOLDERS, "server"):
-            made.stop(name)
-        if os.environ.get("HEDGEROW_KEEP") is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            print(f"kept {folder}")
+def patients() -> Hospitals:
+    return plant(synthetic_hospitals(len(HOLDERS), rows=ROWS, seed=3))
 
 
 @pytest.fixture
-def gate(federation: Federation) -> Iterator[Gate]:
-    """The gate of one holder, open again when the test ends."""
-    made = Gate(federation, "city")
-    yield made
-    made.open()
+def federation(tmp_path: Path, fork: Any, patients: Hospitals) -> Iterator[Callable[..., Federation]]:
+    """Makes studies, set up and started, and stops whatever is left of them."""
+    from hedgerow.transport.study import Study
+
+    made: list[Federation] = []
+
+    def make(*, start: bool = True, grant: dict[str, Any] | None = None, **options: Any) -> Federation:
+        folder = tmp_path / f"study-{len(made)}"
+        folder.mkdir()
+        [port] = free_ports(1)
+        options = {
+            "name": "net",
+            "schema": patients.schema,
+            "epsilon": 3.0,
+            "holders": HOLDERS,
+            "server": "localhost",
+            "port": port,
+            "max_splits": 16,
+            "answer_seconds": 30.0,
+            "return_minutes": 1.0,
+        } | options
+        one = Federation(folder, Study(**options), patients, fork)
+        one.set_up(grant)
+        made.append(one)
+        if start:
+            one.start()
+        return one
+
+    yield make
+    for one in made:
+        one.close()

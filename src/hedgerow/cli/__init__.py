@@ -12,6 +12,7 @@ from hedgerow.cli.demo import demo
 from hedgerow.cli.experiments import compare, reproduce
 from hedgerow.cli.model import ledger, report, show
 from hedgerow.cli.network import app as network_app
+from hedgerow.cli.network import site_app
 from hedgerow.cli.plan import plan
 from hedgerow.cli.predict import evaluate, predict
 from hedgerow.cli.schema import schema_app
@@ -45,3 +46,4 @@ for command in (demo, plan, train, predict, evaluate, show, ledger, report, audi
     app.command()(command)
 app.add_typer(schema_app, name="schema")
 app.add_typer(network_app, name="network")
+app.add_typer(site_app, name="site")

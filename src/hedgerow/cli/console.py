@@ -53,7 +53,9 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 PATIENCE = 1.0  # seconds without a word
 WIDE = 10_000  # characters
 EXTRAS = dict.fromkeys(("matplotlib", "pandas", "lightgbm"), "'hedgerow[experiments]'") | {
-    "nvflare": "'hedgerow[network]'"
+    "grpc": "'hedgerow[network]'",
+    "cryptography": "'hedgerow[network]'",
+    "nvflare": "'hedgerow[flare]'",
 }
 
 

@@ -1,71 +1,105 @@
-"""`hedgerow network ...`: a study between real data holders, without knowing FLARE.
+"""`hedgerow network ...` for a coordinator, `hedgerow site ...` for a holder: a study between real data holders.
 
-Each command is a thin layer over `network.flare`.
+Each command is a thin layer over `hedgerow.transport`.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hedgerow.cli.console import say
-from hedgerow.errors import HedgerowError
-from hedgerow.files import write_text
 
-app = typer.Typer(help="Learn a tree between real data holders, over NVIDIA FLARE.", no_args_is_help=True)
-site_app = typer.Typer(help="What one holder does.", no_args_is_help=True)
+app = typer.Typer(help="Learn a tree between real data holders: the coordinator.", no_args_is_help=True)
+site_app = typer.Typer(help="Take part in a study with one's own rows: a holder.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 
 StudyFile = Annotated[Path, typer.Argument(help="The study, as all parties have agreed on it (TOML).")]
-Kits = Annotated[
-    Path | None, typer.Option(help="The folder of the kits; by default `kits` beside the study.")
+SiteFolder = Annotated[Path, typer.Argument(help="The site's folder.")]
+Out = Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")]
+Seeded = Annotated[
+    bool, typer.Option("--seeded", help="Allow noise with a seed, which protects nobody; for tests.")
 ]
-Kit = Annotated[Path, typer.Argument(help="The kit of the server or of a holder.")]
+
+
+# ---- The coordinator ----
 
 
 @app.command()
 def provision(
     study_file: StudyFile,
-    kits: Kits = None,
-    renew: Annotated[bool, typer.Option("--renew", help="New keys for everybody; local/ stays.")] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="A new key and certificate of the coordinator.")
+    ] = False,
 ) -> None:
-    """Make a folder to start from for the server, the coordinator's console and each holder."""
-    from hedgerow.transport.flare.kits import AUTHORITY
-    from hedgerow.transport.flare.kits import provision as make_kits
+    """Make the coordinator's keys and the invitation for the holders, which holds nothing secret."""
+    from hedgerow.transport import coordinator
+
+    print_of = coordinator.renew(study_file) if renew else coordinator.provision(study_file)
+    folder = study_file.resolve().parent
+    say(f"Send every holder the folder {folder / coordinator.INVITATION}.")
+    say(f"The fingerprint of the coordinator's certificate, to be compared by telephone: {print_of}")
+    say(
+        f"Keep {folder / coordinator.COORDINATOR} to yourself: it holds the keys, and the answers of the study."
+    )
+
+
+@app.command()
+def sign(
+    study_file: StudyFile,
+    request: Annotated[Path, typer.Argument(help="The request that a site has made (site.csr).")],
+    renew: Annotated[bool, typer.Option("--renew", help="Replace the holder's earlier certificate.")] = False,
+) -> None:
+    """Admit a holder: sign its site's request. The key that it is for never left the site."""
+    from hedgerow.transport import coordinator
+
+    holder, path = coordinator.sign(study_file, request, renew=renew)
+    say(f"{holder} is admitted; send it {path}.")
+
+
+@app.command()
+def revoke(study_file: StudyFile, holder: Annotated[str, typer.Argument(help="The holder's name.")]) -> None:
+    """Admit a holder no more, also in a study that runs."""
+    from hedgerow.transport import coordinator
+
+    say(f"{holder} is not admitted any more ({coordinator.revoke(study_file, holder)} certificates).")
+
+
+@app.command()
+def learn(study_file: StudyFile, out: Out = None) -> None:
+    """Learn the study's tree; goes on where it stopped if it has been begun before."""
+    from hedgerow.transport import coordinator
+    from hedgerow.transport.learning import describe_report, describe_round
+
+    try:
+        outcome = coordinator.learn(study_file, say, lambda one: say(describe_round(one)))
+    except KeyboardInterrupt:
+        say(f"\nStopped. Nothing answered so far is lost: hedgerow network resume {study_file}")
+        raise typer.Exit(130) from None
+    folder = out or study_file.resolve().parent
+    outcome.write(folder)
+    say(describe_report(outcome.report))
+    say(f"The tree is in {folder / 'tree.json'}, the report in {folder / 'report.json'}.")
+
+
+@app.command()
+def resume(study_file: StudyFile, out: Out = None) -> None:
+    """Go on with a study that was interrupted. What was answered before is not asked or charged again."""
+    learn(study_file, out)
+
+
+@app.command("flare-job")
+def flare_job(
+    study_file: StudyFile,
+    out: Annotated[Path, typer.Option(help="The folder to write the job into.")] = Path(),
+) -> None:
+    """A job folder for federations that run NVIDIA FLARE already; docs/flare.md says what one then trusts."""
+    from hedgerow.transport.flare.job import write_job
     from hedgerow.transport.study import Study
 
-    study = Study.load(study_file)
-    folder = _kits(study_file, kits)
-    made = make_kits(study, folder, renew=renew)
-    for kit in made:
-        say(f"{kit}: {(kit / 'README.txt').read_text(encoding='utf-8').splitlines()[0]}")
-    if not made:
-        say("Everybody has a kit already. (--renew makes new keys for all.)")
-    say(f"Send each holder its folder over a safe way, and keep {folder / AUTHORITY} offline.")
-
-
-@site_app.command("check")
-def check(kit: Kit = Path()) -> None:
-    """Read policy, schema and data as the site would, and say in plain words what it is about to allow or decline."""
-    from hedgerow.transport.flare.certificates import check_certificate
-    from hedgerow.transport.site import POLICY_FILE, Site
-
-    good_until = check_certificate(kit)
-    site = Site(kit / "local" / POLICY_FILE)
-    say(site.policy.explain())
-    say(f"The certificate of this kit is good until {good_until:%Y-%m-%d}.")
-    say(site.outlook())
-
-
-@site_app.command("ledger")
-def ledger(study: Annotated[str, typer.Argument(help="The study's name.")], kit: Kit = Path()) -> None:
-    """What a study has spent at this site, and on what, as its journal says."""
-    from hedgerow.transport.site import POLICY_FILE, account
-
-    say(account(kit / "local" / POLICY_FILE, study))
+    say(f"The job is in {write_job(Study.load(study_file), out)}.")
 
 
 @app.command()
@@ -76,87 +110,133 @@ def demo(
     rows: Annotated[int, typer.Option(min=100, help="Made-up patients, of all hospitals together.")] = 20_000,
     method: Annotated[str, typer.Option(help="auto, turns, local, noisy_columns or noisy_counts.")] = "auto",
 ) -> None:
-    """A server and some hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
+    """A coordinator and some hospitals on this machine: real processes, mutual TLS, a tree, and all stopped again."""
     from hedgerow.datasets import synthetic_hospitals
-    from hedgerow.transport.flare.demo import demo as run_demo
+    from hedgerow.transport.demo import demo as run_demo
 
     hospitals = synthetic_hospitals(holders, rows=rows)
     run_demo(hospitals.schema, hospitals.holders, say, epsilon=epsilon, max_splits=splits, method=method)
 
 
+# ---- A holder ----
+
+
+@site_app.command()
+def enroll(
+    invitation: Annotated[Path, typer.Argument(help="The folder that the coordinator has sent.")],
+    name: Annotated[str, typer.Option(help="This holder's name in the study.")],
+    site: Annotated[Path, typer.Option(help="The site's folder, made if it is not there.")] = Path(),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Trust the invitation's certificate in place of the pinned one.")
+    ] = False,
+) -> None:
+    """Make a private key, which never leaves this machine, and a request for a certificate."""
+    from hedgerow.transport.site_setup import enroll as make_request
+
+    request, print_of = make_request(site, invitation, name, replace=replace)
+    say(
+        f"This site trusts the coordinator whose certificate has this fingerprint, and nobody else: {print_of}"
+    )
+    say("Compare it with the coordinator by telephone.")
+    say(f"Send the coordinator {request}; when {name}.crt comes back: hedgerow site install {name}.crt")
+
+
+@site_app.command()
+def install(
+    certificate: Annotated[Path, typer.Argument(help="The certificate that the coordinator has sent back.")],
+    site: Annotated[Path, typer.Option(help="The site's folder.")] = Path(),
+) -> None:
+    """Keep the certificate that the coordinator has signed for this site."""
+    from hedgerow.transport.site_setup import install as keep
+
+    say(f"The certificate is good until {keep(site, certificate):%Y-%m-%d}. Next: hedgerow site init")
+
+
+@site_app.command()
+def init(
+    site: SiteFolder = Path(),
+    data: Annotated[
+        Path, typer.Option(help="The rows: a .csv or .parquet file.", prompt="The file of the rows")
+    ] = ...,  # type: ignore[assignment]
+    lifetime: Annotated[
+        float,
+        typer.Option(
+            help="What all studies together may ever spend on these rows.",
+            prompt="What may all studies together ever spend on these rows (epsilon)",
+        ),
+    ] = ...,  # type: ignore[assignment]
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="What the proposed study may spend; 0 for no grant.",
+            prompt="What may the proposed study spend of it (0: nothing yet)",
+        ),
+    ] = ...,  # type: ignore[assignment]
+    counter: Annotated[
+        Path | None,
+        typer.Option(help="Where spending is counted a second time, if not in the user's own folder."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a policy that is there.")] = False,
+) -> None:
+    """Write this holder's policy: where its rows are, and what may be spent on them."""
+    from hedgerow.transport.site_setup import init as write_policy
+
+    path = write_policy(site, data, lifetime, epsilon or None, counter=counter, overwrite=overwrite)
+    say(f"The policy is in {path}. Next: hedgerow site check")
+
+
+@site_app.command()
+def check(site: SiteFolder = Path()) -> None:
+    """Read policy, schema and rows as the site would, and say in plain words what it allows or declines."""
+    from hedgerow.transport.site_process import show
+
+    say(show(site))
+
+
+@site_app.command()
+def ledger(
+    study: Annotated[str, typer.Argument(help="The study's name.")], site: SiteFolder = Path()
+) -> None:
+    """What a study has spent at this site, and on what, as its journal says."""
+    from hedgerow.transport.site import POLICY_FILE, account
+
+    say(account(site / POLICY_FILE, study))
+
+
+@site_app.command()
+def run(site: SiteFolder = Path(), seeded: Seeded = False) -> None:
+    """Serve in the foreground, for systemd and containers; what the site says goes to the standard output."""
+    from hedgerow.transport.site_process import run as serve
+
+    serve(site, seeded=seeded)
+
+
 @app.command()
-def start(kit: Kit = Path()) -> None:
-    """Start the server or a site in the background; what it says goes to console.log in its folder."""
-    from hedgerow.transport.flare import certificates, processes
+@site_app.command()
+def start(site: SiteFolder = Path(), seeded: Seeded = False) -> None:
+    """Start a site in the background; what it says goes to console.log in its folder."""
+    from hedgerow.transport import site_process
 
-    certificates.check_certificate(kit)
-    number = processes.start(kit)
-    say(f"started process {number}; it writes to {kit / processes.CONSOLE_FILE}")
-
-
-@app.command()
-def stop(kit: Kit = Path()) -> None:
-    """Stop the server or a site; a study that was under way can be resumed."""
-    from hedgerow.transport.flare import processes
-
-    _check_kit(kit)
-    say("stopped" if processes.stop(kit) else "it was not running")
+    number = site_process.start(site, seeded=seeded)
+    say(f"started process {number}; it writes to {site / site_process.CONSOLE}")
 
 
 @app.command()
-def status(kit: Kit = Path()) -> None:
-    """Is the server or the site up? Exits with 1 if not."""
-    from hedgerow.transport.flare import processes
+@site_app.command()
+def stop(site: SiteFolder = Path()) -> None:
+    """Stop a site; a study that was under way can be resumed."""
+    from hedgerow.transport import site_process
 
-    _check_kit(kit)
-    now = processes.status(kit)
-    if now.process is None:
+    say("stopped" if site_process.stop(site) else "it was not running")
+
+
+@app.command()
+@site_app.command()
+def status(site: SiteFolder = Path()) -> None:
+    """Is the site up? Exits with 1 if not."""
+    from hedgerow.transport import site_process
+
+    if (process := site_process.status(site)) is None:
         say("not running")
         raise typer.Exit(1)
-    jobs = f", at work on a study ({', '.join(map(str, now.jobs))})" if now.jobs else ""
-    say(f"running as process {now.process}{jobs}")
-
-
-@app.command()
-def learn(
-    study_file: StudyFile,
-    kits: Kits = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")] = None,
-) -> None:
-    """Learn the study's tree; goes on where it stopped if it has been begun before."""
-    from hedgerow.transport.flare import console as flare
-    from hedgerow.transport.study import Study
-
-    study = Study.load(study_file)
-    try:
-        outcome = flare.learn(study, _kits(study_file, kits), say, lambda one: say(flare.describe_round(one)))
-    except KeyboardInterrupt:
-        say(f"\nStopped. Nothing answered so far is lost: hedgerow network resume {study_file}")
-        raise typer.Exit(130) from None
-    folder = out or study_file.resolve().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("tree", "report"):
-        write_text(folder / f"{name}.json", json.dumps(getattr(outcome, name), indent=1, allow_nan=False))
-    say(flare.describe_report(outcome.report))
-    say(f"The tree is in {folder / 'tree.json'}, the report in {folder / 'report.json'}.")
-
-
-@app.command()
-def resume(
-    study_file: StudyFile,
-    kits: Kits = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write tree.json and report.json.")] = None,
-) -> None:
-    """Go on with a study that was interrupted. What was answered before is not asked or charged again."""
-    learn(study_file, kits, out)
-
-
-def _check_kit(kit: Path) -> None:
-    if not (kit / "startup").is_dir():
-        raise HedgerowError(
-            f"{kit} is no kit: there is no folder startup in it; name one that `provision` made."
-        )
-
-
-def _kits(study_file: Path, kits: Path | None) -> Path:
-    return study_file.resolve().parent / "kits" if kits is None else kits
+    say(f"running as process {process}")

@@ -35,13 +35,13 @@ def check_own(path: Path, *, secret: bool = False) -> None:
         raise InvalidStore(f"{path} is a link; put what it points to in its place, or name that instead.")
     if found.st_uid != os.geteuid():
         raise InvalidStore(
-            f"{path} belongs to another user, who could change what this holder has spent; "
+            f"{path} belongs to another user, who could change it; "
             "let the user that runs this own it (chown)."
         )
     is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & OTHERS_WRITE and not is_sticky:
         raise InvalidStore(
-            f"{path} may be written by other users, who could change what this holder has spent; "
+            f"{path} may be written by other users, who could change it; "
             f"take that right away: chmod go-w {path}"
         )
     if secret and found.st_mode & OTHERS_READ:

@@ -558,8 +558,9 @@ class TurnsStudy:
 
 def _equal_ones(sizes: FloatArray) -> FloatArray:
     """How many equal holders would be like these [..., holder]: k if they are equal, 1 if one of them has nearly all."""
-    total: FloatArray = sizes.sum(axis=-1)
-    return np.maximum(total**2 / np.maximum((sizes**2).sum(axis=-1), 1e-300), 1.0)
+    squares = np.maximum((sizes**2).sum(axis=-1), 1e-300)
+    like: FloatArray = np.maximum(sizes.sum(axis=-1) ** 2 / squares, 1.0)
+    return like
 
 
 def _frequencies(signal: FloatArray, n_counters: FloatArray) -> FloatArray:

@@ -32,14 +32,16 @@ from hedgerow.network import Traffic, joined
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.repeated import IntArray
 from hedgerow.transport.answers import AnswerFile
+from hedgerow.transport.console_log import printable
+from hedgerow.transport.frames import request_frame
 from hedgerow.transport.study import Study
 
-# Carries a request to each of the named holders; the replies of those who replied within so many seconds.
+# Carries a frame to each of the named holders; the replies of those who replied within so many seconds. A frame that
+# is sent again before it was answered is carried once.
 Send = Callable[[Mapping[str, bytes], float], Mapping[str, bytes]]
 
-FIRST_TRY = 10.0  # seconds; every further try of the same request waits twice as long
-RETRY_SECONDS = 1.0  # at least, between two tries
-UNREACHABLE_SECONDS = 12.0  # of tries that fail at once: the holder's process is not there
+TRY_SECONDS = 5.0  # how long a try waits before it is looked whether the study was stopped
+RETRY_SECONDS = 0.2  # at least, between two tries
 
 
 class HolderLost(HedgerowError):
@@ -52,6 +54,9 @@ class HolderLost(HedgerowError):
 
 class Stopped(HedgerowError):
     """The study was stopped from outside; it can be resumed."""
+
+    def __init__(self) -> None:
+        super().__init__("the study was stopped; resume it when you like.")
 
 
 @dataclass(frozen=True)
@@ -83,14 +88,14 @@ class RemoteNetwork:
         answers: AnswerFile,
         tell: Callable[[Round], None] = lambda _: None,
         stopped: Callable[[], bool] = lambda: False,
-        gone: Callable[[str], bool] = lambda _: False,
+        connected: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._study = study
         self._send = send
         self._answers = answers
         self._tell = tell
         self._stopped = stopped
-        self._gone = gone
+        self._connected = connected
         # Announced, but not heard of yet.
         self._growth: dict[str, Grow | None] = dict.fromkeys(study.holders)
         self._waves = 0  # each begins with an announcement of what was split
@@ -169,28 +174,29 @@ class RemoteNetwork:
                 values[holder] = self._checked(requests[holder], holder, answer)
                 self._count(data[holder], answer)
         stored = len(values)
-        began = heard = time.monotonic()  # heard: when the silent ones were last not known to be out of reach
-        patience = FIRST_TRY
+        began = time.monotonic()
         while missing := self._waiting_for(requests, values):
             if self._stopped():
-                raise Stopped("the study was stopped; resume it when you like.")
+                raise Stopped
             asked = time.monotonic()
-            replies = self._send(
-                {holder: data[holder] for holder in missing}, min(patience, self._study.answer_seconds)
-            )
+            replies = self._send({holder: request_frame(data[holder]) for holder in missing}, TRY_SECONDS)
+            wrong: dict[str, HedgerowError] = {}
             for holder in missing:
-                if holder in replies:
-                    values[holder] = self._checked(requests[holder], holder, replies[holder])
-                    self._count(data[holder], replies[holder])
-                    self._answers.keep(identifier, holder, digests[holder], replies[holder])
+                if (reply := replies.get(holder)) is None:
+                    continue
+                try:
+                    values[holder] = self._checked(requests[holder], holder, reply)
+                except (InvalidMessage, Refused) as error:
+                    wrong[holder] = error
+                else:
+                    self._count(data[holder], reply)
+                    self._answers.keep(identifier, holder, digests[holder], reply)
+            if wrong:
+                self._lose(identifier, list(wrong), next(iter(wrong.values())))
             now = time.monotonic()
-            if now - asked >= patience / 2:
-                heard = now
-                patience *= 2
-            if silent := [holder for holder in missing if holder not in values]:
-                self._miss(
-                    identifier, silent, late=now - began > self._study.answer_seconds, unheard=now - heard
-                )
+            if silent := self._overdue(self._waiting_for(requests, values), now - began):
+                self._lose(identifier, silent, HolderLost(silent))
+            if self._waiting_for(requests, values):
                 time.sleep(max(0.0, RETRY_SECONDS - (now - asked)))
         return values, stored
 
@@ -201,24 +207,32 @@ class RemoteNetwork:
         self.traffic.bytes_sent += len(request)
         self.traffic.bytes_received += len(answer)
 
-    def _miss(self, identifier: str, silent: Sequence[str], *, late: bool, unheard: float) -> None:
-        """Give up on holders that do not answer, if it is time; as the study says."""
-        going_on = self._study.when_a_holder_is_lost == "continue"
-        lost = list(silent) if late else [holder for holder in silent if self._gone(holder)]
-        if going_on and len(lost) < len(self._active):
-            for holder in lost:
-                self._answers.lose(identifier, holder)
-                self._active.remove(holder)
-        elif lost:
-            raise HolderLost(lost)
-        elif not going_on and unheard > UNREACHABLE_SECONDS:
-            raise HolderLost(silent)  # a new job finds it, if it is back
+    def _overdue(self, silent: Sequence[str], waited: float) -> list[str]:
+        """Who of the silent ones is given up on after so many seconds."""
+        study = self._study
+        match study.when_a_holder_is_lost:
+            case "continue":
+                return list(silent) if waited > study.answer_seconds else []
+            case "abort":
+                return [h for h in silent if waited > study.answer_seconds or not self._connected(h)]
+        return list(silent) if waited > max(study.answer_seconds, 60 * study.return_minutes) else []
+
+    def _lose(self, identifier: str, holders: Sequence[str], why: HedgerowError) -> None:
+        """Go on without some holders if the study says so and somebody is left; else stop."""
+        if self._study.when_a_holder_is_lost != "continue" or len(holders) >= len(self._active):
+            raise why
+        for holder in holders:
+            self._answers.lose(identifier, holder)
+            self._active.remove(holder)
 
     def _checked(self, request: Request, holder: str, data: bytes) -> IntArray:
         """A holder's values, if it sent what was asked for; nothing is computed from anything else."""
-        message = from_bytes(data)
+        try:
+            message = from_bytes(data)
+        except InvalidMessage as error:
+            raise InvalidMessage(f"{holder} sent something else than a message: {error}") from error
         if isinstance(message, Refusal):
-            raise Refused(f"{holder} refuses: {message.reason}")
+            raise Refused(f"{holder} refuses: {printable(message.reason)}")
         if not isinstance(message, Answer) or (message.study, message.identifier) != (
             request.study,
             request.identifier,

@@ -1,7 +1,7 @@
-"""What one holder allows: `hedgerow.toml` in the site's own `local/` folder, and the desk behind it.
+"""What one holder allows: `hedgerow.toml` in the site's own folder, and the desk behind it.
 
-Nothing here comes from a job. What goes wrong is said on the holder's own console; the coordinator learns
-that the holder does not take part, never why. Imports nothing of FLARE.
+Nothing here comes from the coordinator. What goes wrong is said on the holder's own console; the coordinator
+learns that the holder does not take part, never why. Knows no transport.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.counter import state_folder
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import LEAST_PRICE, MOST_RELEASES, QUANTUM, QUERIES, Desk, StudyGrant
-from hedgerow.holder.store import Store, StoredStudy
+from hedgerow.holder.store import Store, StoredStudy, StudyOpen
 from hedgerow.messages import Refusal, Request, from_bytes, parse_epsilon, to_bytes
 from hedgerow.owner import MUST_NOT_BE_PUBLISHED
 from hedgerow.privacy.noise import Noise, SecureNoise, SeededNoise
@@ -32,7 +32,8 @@ from hedgerow.repeated import Epsilon, as_written
 from hedgerow.schema import Schema
 from hedgerow.tables import read_codes
 from hedgerow.transport import NAME
-from hedgerow.transport.console_log import say
+from hedgerow.transport.console_log import plain_error, say
+from hedgerow.transport.frames import DECLINED, LATER, READY, SEEDED, read_frame
 from hedgerow.transport.study import InvalidStudy, read_toml
 
 POLICY_FILE = "hedgerow.toml"
@@ -127,12 +128,13 @@ class Policy:
         """Read `hedgerow.toml`; names of files are relative to it."""
         plain = read_toml(path)
         try:
-            return cls._from_dict(plain, path.parent)
+            return cls.from_dict(plain, path.parent)
         except InvalidPolicy as error:
             raise InvalidPolicy(f"{path}: {error}") from error
 
     @classmethod
-    def _from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
+    def from_dict(cls, plain: dict[str, Any], folder: Path) -> Policy:
+        """Checked values from TOML; names of files are relative to `folder`."""
         entries = {
             *PLACES,
             COUNTER,
@@ -226,7 +228,7 @@ class Site:
     """A holder's desks, one a granted study, over one table that is read once. Until a study asks, it only looks.
 
     A grant that is withdrawn or changed in the policy's file counts from the next question on; other changes
-    (data, schema, journal) stop the site until the next job.
+    (data, schema, journal) stop the site until its next start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -238,7 +240,8 @@ class Site:
         _check_takes_files(policy.counter or state_folder(), _no_counter)
         self._kept: Store | None = None
         self._open: dict[str, tuple[StoredStudy, Desk]] = {}
-        self._lock = threading.Lock()  # FLARE delivers messages on several threads
+        self._lock = threading.Lock()  # a transport may deliver frames on several threads
+        self._waits = False  # for another process to close the study
 
     def close(self) -> None:
         """Let another process serve the studies."""
@@ -278,6 +281,29 @@ class Site:
                     f"{_words(least)}; raise least_price in the study, or lower it in the grant."
                 )
             return self._desk(terms.study).holder.ledger.private
+
+    def reply(self, frame: bytes) -> bytes:
+        """What goes back to whoever sent a frame; never raises, and says nothing that depends on rows."""
+        try:
+            message = read_frame(frame)
+            return self.handle(message) if isinstance(message, bytes) else self._reply_to_greeting(message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it stays on this console
+            say(f"a request failed: {plain_error(error)}")
+            return refusal("unknown", "unknown", NOT_HERE)
+
+    def _reply_to_greeting(self, greeting: Mapping[str, str]) -> bytes:
+        try:
+            private = self.greet(greeting)
+        except StudyOpen as error:  # asked again every moment
+            if not self._waits:
+                say(f"not yet: {error}")
+            self._waits = True
+            return LATER
+        except Exception as error:  # noqa: BLE001
+            say(f"this site does not take part: {plain_error(error)}")
+            return DECLINED
+        say(f"takes part in study {greeting.get('study')!r}, as {POLICY_FILE} allows.")
+        return READY if private else SEEDED
 
     def _grant(self, study: object) -> Grant:
         if not isinstance(study, str) or study not in self.policy.grants:
@@ -378,7 +404,7 @@ class Site:
         fresh, old = Policy.load(self._path), self.policy
         if replace(fresh, grants=old.grants) != old:
             raise InvalidPolicy(
-                f"{POLICY_FILE} has changed in more than its grants; that counts from the next job on."
+                f"{POLICY_FILE} has changed in more than its grants; that counts from the next start on."
             )
         for study in [study for study in self._open if fresh.grants.get(study) != old.grants[study]]:
             self._open.pop(study)[0].close()

@@ -5,6 +5,7 @@ People write it as `study.toml`; the coordinator's job carries it as JSON. Both 
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from hedgerow.budget import SCHEDULES
 from hedgerow.criteria import Criterion
 from hedgerow.encoding import MAX_ROWS
 from hedgerow.errors import HedgerowError
+from hedgerow.files import write_text
 from hedgerow.holder.desk import LEAST_PRICE, OF_ONE_HOLDER, QUERIES
 from hedgerow.privacy.ledger import NEIGHBOURS
 from hedgerow.privacy.selectors import SELECTORS
@@ -25,8 +27,7 @@ from hedgerow.schema import Schema
 from hedgerow.transport import HOST, NAME
 
 LOST = ("wait", "abort", "continue")
-# Names that FLARE or the folder of the kits has given away already.
-RESERVED = ("server", "console", "authority", "all", "client", "admin", "localhost")
+RESERVED = ("authority", "coordinator", "localhost")  # names of other parties
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "method": ("auto", *QUERIES),
@@ -52,7 +53,6 @@ class Study:
     holders: tuple[str, ...]
     server: str
     port: int = 8002
-    admin_port: int = 8003
     method: str = "auto"
     selector: str = "auto"
     criterion: str = "auto"
@@ -95,7 +95,7 @@ class Study:
         _check_number("epsilon", self.epsilon, lambda v: 0 < v < math.inf, a_cost)
         for name, most in (("answer_seconds", 86_400), ("return_minutes", 100_000)):
             _check_number(name, getattr(self, name), _up_to(most), f"a number above 0 and at most {most}")
-        whole = {"port": 65_535, "admin_port": 65_535, "max_splits": 2**19, "max_rows": MAX_ROWS}
+        whole = {"port": 65_535, "max_splits": 2**19, "max_rows": MAX_ROWS}
         for name, most in (whole | ({} if self.max_depth is None else {"max_depth": 64})).items():
             _check_number(name, getattr(self, name), _up_to(most), f"a whole number from 1 to {most}", (int,))
         _check_number(
@@ -166,13 +166,24 @@ class Study:
         return cls.from_dict(read_toml(path), path.resolve().parent)
 
 
+def write_study(study: Study, path: Path) -> None:
+    """Write `study.toml`, and its schema beside it."""
+    study.schema.save(path.with_name("schema.toml"))
+    plain = study.to_dict() | {"schema": "schema.toml"}
+    # A TOML value of these kinds is written as JSON writes one.
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items() if value is not None]
+    write_text(path, "\n".join(lines) + "\n")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain values, or a sentence about what is wrong with it."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InvalidStudy(f"there is no file {path}.") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InvalidStudy(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
         raise InvalidStudy(f"{path} cannot be read as TOML: {error}.") from error
 
 

@@ -1,18 +1,21 @@
-"""The coordinator's network over a postman that loses letters. No FLARE needed."""
+"""The coordinator's network over a postman that loses letters, and holders that lie."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from study_files import Clock
 
 from hedgerow import PrivateTreeClassifier
 from hedgerow.datasets import synthetic_hospitals
 from hedgerow.encoding import encode, encode_labels
-from hedgerow.errors import InvalidMessage, Refused
+from hedgerow.errors import HedgerowError, InvalidMessage, Refused
 from hedgerow.holder.counts import GroupedRows
 from hedgerow.holder.desk import Desk
 from hedgerow.holder.holder import Holder
@@ -26,14 +29,16 @@ from hedgerow.messages import (
     NominateAndCount,
     NominateForks,
     Refusal,
+    Request,
     from_bytes,
     to_bytes,
 )
 from hedgerow.network.local import LocalNetwork
 from hedgerow.privacy.ledger import Ledger
 from hedgerow.privacy.noise import SeededNoise
-from hedgerow.transport import remote as carrier
+from hedgerow.transport import remote
 from hedgerow.transport.answers import AnswerFile, StudyBusy, StudyChanged
+from hedgerow.transport.frames import read_frame
 from hedgerow.transport.remote import HolderLost, RemoteNetwork, Stopped
 from hedgerow.transport.study import Study
 
@@ -43,25 +48,42 @@ HOSPITALS = synthetic_hospitals(3, rows=900, seed=2)
 FORKS = NominateForks(np.array([0]), [], "exponential", [Fraction(1)], [Fraction(1)])
 
 
-class Post:
-    """Desks of three holders; `lose` decides which letters do not arrive, and the answer is lost with them."""
+Lie = Callable[[Request, bytes], bytes]  # what somebody sends in the place of an answer
 
-    def __init__(self, lose: Callable[[int, str], bool] = lambda *_: False) -> None:
+
+class Post:
+    """Desks of three holders; `lose` decides which letters do not arrive, and the answer is lost with them.
+
+    Who waits in vain waits as long as it said. From its third question on, `liar` sends what `lie` makes of its answers.
+    """
+
+    def __init__(
+        self,
+        lose: Callable[[int, str], bool] = lambda *_: False,
+        liar: str = "",
+        lie: Lie = lambda _, answer: answer,
+    ) -> None:
         self.desks = {
             name: Desk("study", Holder(rows(i), SeededNoise(seed(i)), Ledger(EPSILON), 2**31 - 1))
             for i, name in enumerate(HOLDERS)
         }
         self.lose = lose
+        self.liar = liar
+        self.lie = lie
         self.delivered = 0
         self.tries = 0
 
-    def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+    def __call__(self, frames: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         self.tries += 1
         replies = {}
-        for holder, data in requests.items():
+        for holder, frame in frames.items():
             if not self.lose(self.tries, holder):
                 self.delivered += 1
-                replies[holder] = self.desks[holder].handle(data)
+                replies[holder] = self.desks[holder].handle(asked := read_frame(frame))
+                if holder == self.liar and self.tries > 2:
+                    replies[holder] = self.lie(from_bytes(asked), replies[holder])
+        if len(replies) < len(frames):
+            remote.time.sleep(seconds)
         return replies
 
 
@@ -94,8 +116,8 @@ def reference():
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(carrier, "RETRY_SECONDS", 0.0)
+def _no_waiting(clock: Clock):
+    return clock
 
 
 def test_lost_letters_are_sent_again_and_change_nothing(tmp_path: Path):
@@ -193,24 +215,68 @@ def test_a_study_resumed_with_other_parameters_is_refused(tmp_path: Path):
         RemoteNetwork(study(), Post(), answers).ask(CountRows(np.array([0]), [Fraction(1)]))
 
 
-def test_a_study_that_waits_stops_when_a_holder_is_out_of_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# ---- A holder that is silent -----------------------------------------------------------------------------------------
+
+
+def test_a_study_that_waits_gives_a_silent_holder_its_minutes_and_can_be_resumed(
+    tmp_path: Path, clock: Clock
 ):
-    monkeypatch.setattr(carrier, "UNREACHABLE_SECONDS", 0.05)
+    wishes = {"answer_seconds": 10.0, "return_minutes": 2.0}
     post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
+    network = partial(RemoteNetwork, study(**wishes), post, connected=lambda _: False)
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost) as error:
-        learn(RemoteNetwork(study(), post, answers))
+        learn(network(answers))
     assert error.value.holders == ("b",)
+    assert str(error.value) == "no answer from b; the study can be resumed when they are back."
+    assert 120 < clock.now <= 120 + remote.TRY_SECONDS + remote.RETRY_SECONDS
+    post.lose = lambda *_: False
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        assert learn(network(answers)) == reference()
 
 
-def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
-    wishes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
+def test_a_study_that_waits_goes_on_when_the_holder_is_back(tmp_path: Path, clock: Clock):
+    post = Post(lambda attempt, holder: holder == "b" and 3 < attempt <= 20)
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = RemoteNetwork(
+            study(answer_seconds=10.0, return_minutes=2.0), post, answers, connected=lambda _: False
+        )
+        assert learn(network) == reference()
+    assert clock.now > 10.0
+    assert network.lost == {}
+
+
+def test_a_study_that_aborts_stops_as_soon_as_a_silent_holder_is_not_connected(tmp_path: Path, clock: Clock):
+    post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
+    wishes = {"when_a_holder_is_lost": "abort", "answer_seconds": 600.0}
+    with (
+        AnswerFile(tmp_path / "answers.log") as answers,
+        pytest.raises(HolderLost, match="no answer from b;"),
+    ):
+        learn(RemoteNetwork(study(**wishes), post, answers, connected=lambda holder: holder != "b"))
+    assert clock.now <= remote.TRY_SECONDS
+    post.lose = lambda *_: False
+    with AnswerFile(tmp_path / "answers.log") as answers:  # who answers, is connected: that is not asked for
+        assert learn(RemoteNetwork(study(**wishes), post, answers, connected=lambda _: False)) == reference()
+
+
+def test_a_study_that_aborts_gives_a_connected_holder_its_seconds(tmp_path: Path, clock: Clock):
+    post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
+    wishes = {"when_a_holder_is_lost": "abort", "answer_seconds": 30.0, "return_minutes": 60.0}
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost):
+        learn(RemoteNetwork(study(**wishes), post, answers))
+    assert 30 < clock.now <= 30 + remote.TRY_SECONDS + remote.RETRY_SECONDS
+
+
+def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path, clock: Clock):
+    wishes = {"when_a_holder_is_lost": "continue", "answer_seconds": 30.0}
     post = Post(lambda attempt, holder: holder == "b" and attempt > 3)
     with AnswerFile(tmp_path / "answers.log") as answers:
-        network = RemoteNetwork(study(**wishes), post, answers)
+        # Whoever has hung up may call again: it has as long as any other.
+        network = RemoteNetwork(study(**wishes), post, answers, connected=lambda _: False)
         tree = learn(network)
         assert network.lost == {"b": "round-3"}
         assert network.n_holders == 2
+    assert 30 < clock.now <= 30 + remote.TRY_SECONDS + remote.RETRY_SECONDS  # once, not in every round
     assert float(network.spent["b"]) < float(network.spent["a"])
     delivered = post.delivered
     with AnswerFile(tmp_path / "answers.log") as answers:  # and it is the same when it is resumed
@@ -218,19 +284,31 @@ def test_a_study_that_goes_on_keeps_what_the_lost_holder_said(tmp_path: Path):
     assert post.delivered == delivered
 
 
+def test_a_study_does_not_go_on_without_anybody(tmp_path: Path):
+    wishes = {"when_a_holder_is_lost": "continue", "answer_seconds": 30.0}
+    post = Post(lambda *_: True)
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost, match="from a, b, c;"):
+        RemoteNetwork(study(**wishes), post, answers).ask(CountRows(np.array([0]), [Fraction(1)]))
+    post.lose = lambda *_: False
+    with AnswerFile(tmp_path / "answers.log") as answers:  # and nobody counts as lost
+        assert answers.lost == {}
+        assert learn(RemoteNetwork(study(**wishes), post, answers)) == reference()
+
+
 def test_a_chooser_that_is_lost_is_replaced_and_nobody_pays_twice(tmp_path: Path):
     """Its own choice may have been charged at its ledger; the others are asked for theirs, and pay for those alone."""
     asked: list[tuple[str, str]] = []  # holder, kind of question
 
     class Choosers(Post):
-        def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
-            replies = super().__call__(requests, seconds)
-            kinds = {holder: type(from_bytes(data).query).__name__ for holder, data in requests.items()}
+        def __call__(self, frames: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+            replies = super().__call__(frames, seconds)
+            kinds = {h: type(from_bytes(read_frame(frame)).query).__name__ for h, frame in frames.items()}
             asked.extend(kinds.items())
             first = next((holder for holder, kind in asked if kind.startswith("Nominate")), None)
+            remote.time.sleep(seconds if first in frames else 0.0)
             return {holder: reply for holder, reply in replies.items() if holder != first}
 
-    changes = {"when_a_holder_is_lost": "continue", "answer_seconds": 0.05}
+    changes = {"when_a_holder_is_lost": "continue", "answer_seconds": 30.0}
     with AnswerFile(tmp_path / "answers.log") as answers:
         network = RemoteNetwork(study(**changes), Choosers(), answers)
         tree = learn(network)
@@ -269,30 +347,28 @@ def test_a_lost_holder_is_booked_for_the_question_that_it_was_lost_over(tmp_path
     """It was charged, and its answer did not arrive."""
 
     class Half(Post):
-        def __call__(self, requests: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
-            replies = super().__call__(requests, seconds)
+        def __call__(self, frames: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+            replies = super().__call__(frames, seconds)
+            remote.time.sleep(seconds if "b" in frames else 0.0)
             return {h: reply for h, reply in replies.items() if h != "b" or self.tries < 3}
 
     post = Half()
-    changes = {"when_a_holder_is_lost": "continue"}
+    changes = {"when_a_holder_is_lost": "continue", "answer_seconds": 30.0}
     for _ in range(2):  # and so by a coordinator that begins again
         with AnswerFile(tmp_path / "answers.log") as answers:
-            network = RemoteNetwork(study(**changes), post, answers, gone=lambda holder: holder == "b")
+            network = RemoteNetwork(study(**changes), post, answers)
             learn(network)
         assert network.lost.keys() == {"b"}
         for holder, desk in post.desks.items():
             assert network.ledgers[holder].spent == desk.holder.ledger.spent
 
 
-def test_a_holder_whose_process_has_ended_is_not_waited_for(tmp_path: Path):
-    post = Post(lambda _, holder: holder == "b")
-    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(HolderLost):
-        learn(RemoteNetwork(study(), post, answers, gone=lambda holder: holder == "b"))
-
-
 def test_a_study_that_is_stopped_says_so(tmp_path: Path):
     with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(Stopped):
         learn(RemoteNetwork(study(), Post(), answers, stopped=lambda: True))
+
+
+# ---- A holder that lies, or refuses ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -332,3 +408,116 @@ def test_a_refusal_names_the_holder_and_is_not_stored(tmp_path: Path):
         with pytest.raises(Refused, match="a refuses: no"):
             network.ask(CountRows(np.array([0]), [Fraction(1)]))
         assert answers.find("round-0", "a", b"") is None
+
+
+def nominate_a_split_that_is_not_there(request: Request, honest: bytes) -> bytes:
+    answer = from_bytes(honest)
+    if not isinstance(request.query, Nominate):
+        return honest
+    values = answer.values.copy()
+    values.reshape(len(values), -1)[:, 0] = len(HOSPITALS.schema.splits)
+    return to_bytes(replace(answer, values=values))
+
+
+LIES: dict[str, tuple[Lie, type[HedgerowError], str]] = {
+    "shape": (
+        lambda _, honest: to_bytes(replace(from_bytes(honest), values=np.zeros((1, 1), dtype=np.int64))),
+        InvalidMessage,
+        r"b answered round-\d in another shape than asked for\.",
+    ),
+    "name": (
+        lambda _, honest: to_bytes(replace(from_bytes(honest), identifier="round-0")),
+        InvalidMessage,
+        r"b sent something else than the answer to round-\d\.",
+    ),
+    "study": (
+        lambda _, honest: to_bytes(replace(from_bytes(honest), study="other")),
+        InvalidMessage,
+        "b sent something else",
+    ),
+    "question": (lambda request, _: to_bytes(request), InvalidMessage, "b sent something else"),
+    "nominee": (
+        nominate_a_split_that_is_not_there,
+        InvalidMessage,
+        r"b nominated a split that is not in the schema\.",
+    ),
+    "bytes": (lambda *_: b"\x91" * 1000, InvalidMessage, "b sent something else than a message"),
+    "nothing": (lambda *_: b"", InvalidMessage, "b sent something else than a message"),
+    "refusal": (
+        lambda request, _: to_bytes(Refusal(request.study, request.identifier, "no")),
+        Refused,
+        "b refuses: no",
+    ),
+    "failure": (lambda *_: to_bytes(Refusal("unknown", "unknown", "no")), Refused, "b refuses: no"),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_a_study_goes_on_without_a_holder_that_lies_or_refuses(tmp_path: Path, clock: Clock, kind: str):
+    wishes = {"when_a_holder_is_lost": "continue"}
+    post = Post(liar="b", lie=LIES[kind][0])
+    for _ in range(2):  # and so when it is resumed
+        with AnswerFile(tmp_path / "answers.log") as answers:
+            network = RemoteNetwork(study(**wishes), post, answers)
+            tree = learn(network)
+        assert network.lost.keys() == {"b"}
+        assert network.lost["b"] >= "round-2"
+        assert network.n_holders == 2
+        assert tree.n_splits > 1
+        # It was charged for the question that it gave no answer to.
+        for holder, desk in post.desks.items():
+            assert network.ledgers[holder].spent == desk.holder.ledger.spent <= EPSILON
+    assert clock.now == 0.0  # nobody was waited for
+
+
+@pytest.mark.parametrize("policy", ["wait", "abort"])
+@pytest.mark.parametrize("kind", LIES)
+def test_a_lie_or_a_refusal_stops_a_study_that_does_not_go_on_and_it_can_be_resumed(
+    tmp_path: Path, clock: Clock, kind: str, policy: str
+):
+    lie, error, told = LIES[kind]
+    post = Post(liar="b", lie=lie)
+    network = partial(RemoteNetwork, study(when_a_holder_is_lost=policy), post)
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(error, match=told):
+        learn(network(answers))
+    assert clock.now == 0.0
+    post.liar = ""
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        assert learn(network(answers)) == reference()
+
+
+def test_a_study_that_everybody_refuses_stops_and_nobody_counts_as_lost(tmp_path: Path):
+    wishes = {"when_a_holder_is_lost": "continue"}
+    refusal = to_bytes(Refusal("study", "round-0", "no"))
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = RemoteNetwork(study(**wishes), lambda frames, _: dict.fromkeys(frames, refusal), answers)
+        with pytest.raises(Refused, match="a refuses: no"):
+            network.ask(CountRows(np.array([0]), [Fraction(1)]))
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        assert answers.lost == {}
+        assert learn(RemoteNetwork(study(**wishes), Post(), answers)) == reference()
+
+
+def test_what_a_holder_says_of_a_refusal_does_not_move_the_coordinators_cursor(tmp_path: Path):
+    lie = to_bytes(Refusal("study", "round-0", "\x1b[2J\nb refuses: all\u202e"))
+    with AnswerFile(tmp_path / "answers.log") as answers, pytest.raises(Refused) as error:
+        RemoteNetwork(study(), lambda *_: {"a": lie}, answers).ask(CountRows(np.array([0]), [Fraction(1)]))
+    assert str(error.value) == r"a refuses: \x1b[2J\nb refuses: all\u202e"
+
+
+def test_what_the_honest_have_said_is_kept_when_another_holder_lies(tmp_path: Path):
+    post = Post(liar="a", lie=LIES["name"][0])
+    query = CountRows(np.array([0]), [Fraction(1)])
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = RemoteNetwork(study(), post, answers)
+        network.ask(query)
+        network.ask(query)
+        with pytest.raises(InvalidMessage):
+            network.ask(query)
+    post.liar = ""
+    delivered = post.delivered
+    with AnswerFile(tmp_path / "answers.log") as answers:
+        network = RemoteNetwork(study(), post, answers)
+        for _ in range(3):
+            network.ask(query)
+    assert post.delivered == delivered + 1

@@ -1,12 +1,9 @@
-"""What people write, and what is made of it: studies, policies, tables. No FLARE needed."""
+"""What people write, and what is made of it: studies and policies."""
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,12 +12,8 @@ from typer.testing import CliRunner
 
 from hedgerow import Categorical, Numeric, Schema
 from hedgerow.cli import app
-from hedgerow.errors import HedgerowError
-from hedgerow.transport.flare import console
 from hedgerow.transport.site import InvalidPolicy, Policy
-from hedgerow.transport.study import InvalidStudy, Study
-
-from .conftest import free_ports
+from hedgerow.transport.study import InvalidStudy, Study, write_study
 
 SCHEMA = Schema(
     [
@@ -47,17 +40,63 @@ def test_a_study_survives_its_job():
 
 
 @pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"epsilon": 1e-7, "least_price": 1e-05, "max_depth": 5, "target_error": 0.5, "min_gain": 0},
+        {"leaf_fraction": 0.25, "budget": "decay", "answer_seconds": 1.5, "when_a_holder_is_lost": "abort"},
+        {"server": "10.0.0.1", "port": 1, "holders": [f"h{i}" for i in range(64)], "neighbours": "replace"},
+    ],
+)
+def test_a_study_survives_its_file(tmp_path: Path, wishes: dict):
+    study = Study.from_dict(STUDY | wishes)
+    write_study(study, tmp_path / "study.toml")
+    assert Study.load(tmp_path / "study.toml") == study
+    assert Study.load(tmp_path / "study.toml").schema.hash == SCHEMA.hash
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["schema.toml", "study.toml"]
+    write_study(study, tmp_path / "study.toml")  # over itself
+    assert Study.load(tmp_path / "study.toml") == study
+
+
+def test_a_study_is_found_from_wherever_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_study(Study.from_dict(STUDY), tmp_path / "study.toml")
+    monkeypatch.chdir(tmp_path)
+    assert Study.load(Path("study.toml")) == Study.load(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "there is no file "),
+        ("name = ", "cannot be read as TOML: "),
+        ("\udcff", "cannot be read as TOML: "),
+        (
+            'name = "x"\nschema = "none.toml"\nepsilon = 1\nholders = ["a"]\nserver = "b"',
+            "there is no schema file",
+        ),
+    ],
+)
+def test_a_study_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, told: str):
+    if text is not None:
+        (tmp_path / "study.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InvalidStudy, match=told):
+        Study.load(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        ({"admin_port": 8003}, "a study has no admin_port"),
         ({"name": "../../etc"}, "name"),
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"epsilon": True}, "epsilon"),
         ({"holders": []}, "holders"),
         ({"holders": ["lake", "lake"]}, "all different"),
-        ({"holders": ["server"]}, "cannot be used"),
+        ({"holders": ["localhost"]}, "cannot be used"),
         ({"holders": ["a b"]}, "cannot be used"),
-        ({"holders": ["lake", "Console"]}, "cannot be used"),
+        ({"holders": ["lake", "Coordinator"]}, "cannot be used"),
+        ({"holders": ["lake", "Example"], "server": "example"}, "cannot be used"),
         ({"holders": ["authority", "lake"]}, "cannot be used"),
         ({"epsilon": math.inf}, "there is always noise"),
         ({"leaf_fraction": 0.0}, "between 0 and 1"),
@@ -195,91 +234,11 @@ def test_a_wrong_entry_of_a_policy_is_named_with_its_file_and_study(
     assert "noise_seed" not in str(error.value)  # for tests, and not private
 
 
-def test_the_command_names_what_is_missing_in_one_sentence(tmp_path: Path):
-    said = CliRunner().invoke(app, ["network", "provision", str(tmp_path / "none.toml")])
-    assert said.exit_code == 1
-    assert said.stderr.startswith("there is no file")
-    assert said.stdout == ""
-
-
-def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("hedgerow.transport.flare.certificates.check_certificate", lambda _: None)
-    (site / "local").mkdir()
-    for name in ("hedgerow.toml", "schema.toml"):
-        (site / name).rename(site / "local" / name)
-    policy = site / "local" / "hedgerow.toml"
+def test_what_is_wrong_with_a_policy_is_told_on_standard_error_letter_by_letter(site: Path):
+    pytest.importorskip("cryptography", reason="sites need hedgerow[network]")
+    policy = site / "hedgerow.toml"
     policy.write_text(policy.read_text().replace("[[grants]]", "[grants]"))
-    said = CliRunner().invoke(app, ["network", "site", "check", str(site)])
+    said = CliRunner().invoke(app, ["site", "check", str(site)])
     assert said.exit_code == 1
-    assert "begin each grant with [[grants]]." in said.stderr
+    assert said.stderr == f"{policy}: begin each grant with [[grants]].\n"
     assert said.stdout == ""
-
-
-def test_a_lost_holder_is_waited_for_from_when_something_was_last_answered(monkeypatch: pytest.MonkeyPatch):
-    study = Study.from_dict(STUDY | {"return_minutes": 60})
-    now, jobs = [0.0], []
-
-    @contextmanager
-    def session(kits):
-        yield None
-
-    def run_once(flare, study, show, count):
-        jobs.append(now[0])
-        now[0] += 67 * 60
-        count({"stored": 0 if len(jobs) == 1 else 2})
-        return console.Outcome("lost", "no answer from lake.")
-
-    monkeypatch.setattr(console, "session", session)
-    monkeypatch.setattr(console, "wait_for_server", lambda *_: None)
-    monkeypatch.setattr(console, "wait_for_holders", lambda *_: None)
-    monkeypatch.setattr(console, "_run_once", run_once)
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(console.time, "sleep", lambda _: None)
-    with pytest.raises(console.StudyInterrupted):
-        console.learn(study, Path(), lambda _: None, lambda _: None)
-    assert len(jobs) == 2  # a new answer at the end of the first, none for more than an hour afterwards
-
-
-@pytest.fixture
-def no_server(tmp_path: Path) -> tuple[Path, str]:
-    """The kits of a network whose server is not up, and where it would be."""
-    [port] = free_ports(1)
-    startup = tmp_path / "kits" / "console" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "fed_admin.json").write_text(json.dumps({"admin": {"host": "localhost", "port": port}}))
-    return tmp_path / "kits", f"localhost:{port}"
-
-
-@pytest.mark.parametrize(("lost", "minutes"), [("wait", 60), ("abort", 1)])
-def test_a_server_that_is_not_up_is_waited_for_and_named(no_server, monkeypatch, lost: str, minutes: int):
-    kits, address = no_server
-    now, said = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        now[0] += 10 * seconds
-
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(console.time, "sleep", sleep)
-    study = Study.from_dict(STUDY | {"when_a_holder_is_lost": lost})
-    what = f"the server {address} cannot be reached (Connection refused); run `hedgerow network start` in the server's kit"
-    with pytest.raises(console.StudyInterrupted) as error:
-        console.learn(study, kits, said.append, lambda _: None)
-    assert said == [f"waiting: {what}"]
-    assert str(error.value) == f"{what}, then hedgerow network resume."
-    assert 60 * minutes < now[0] < 60 * minutes + 20
-
-
-def test_a_console_without_a_kit_says_so(tmp_path: Path):
-    with pytest.raises(HedgerowError, match="there is no console's kit"):
-        console.learn(Study.from_dict(STUDY), tmp_path, print, print)
-    (tmp_path / "console" / "startup").mkdir(parents=True)
-    with pytest.raises(HedgerowError, match=r"fed_admin\.json does not say where the server is"):
-        console.learn(Study.from_dict(STUDY), tmp_path, print, print)
-
-
-def test_flare_does_not_talk_on_the_coordinators_terminal():
-    program = "import logging, hedgerow.transport.flare.console; logging.getLogger('nvflare.fuel').error('internals')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")

@@ -1,45 +1,34 @@
-"""A holder's site behind its policy file. No FLARE needed."""
+"""A holder's site behind its policy file, and what the holder sees of it."""
 
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+import re
 from fractions import Fraction
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import study_files
 from typer.testing import CliRunner, Result
 
 from hedgerow import Categorical, Schema
 from hedgerow.cli import app
-from hedgerow.datasets import HOSPITALS_SCHEMA, synthetic_hospitals
+from hedgerow.datasets import HOSPITALS_SCHEMA
 from hedgerow.errors import HedgerowError, InvalidTable
 from hedgerow.holder.clock import AnswerClock
 from hedgerow.holder.store import StudyOpen
 from hedgerow.messages import Answer, CountRows, CountSplits, Grow, Refusal, Request, from_bytes, to_bytes
 from hedgerow.transport.console_log import plain_error
-from hedgerow.transport.flare import processes
+from hedgerow.transport.frames import request_frame
 from hedgerow.transport.site import NOT_HERE, OPENING, InvalidPolicy, NoGrant, Site, account
-
-from .conftest import write_csv
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    [(table, labels)] = synthetic_hospitals(1, rows=300).holders
-    write_csv(tmp_path / "rows.csv", HOSPITALS_SCHEMA.names, HOSPITALS_SCHEMA.label, table, labels)
-    HOSPITALS_SCHEMA.save(tmp_path / "schema.toml")
-    write_policy(tmp_path / "hedgerow.toml", {"malaria": 1.0})
-    return tmp_path / "hedgerow.toml"
 
 
 def write_policy(path: Path, grants: dict[str, float], lifetime: float = 2.0) -> None:
-    text = f'data = "rows.csv"\nschema = "schema.toml"\njournal = "journal"\nlifetime_epsilon = {lifetime}\n'
-    for study, epsilon in grants.items():
-        text += f'[[grants]]\nstudy = "{study}"\nepsilon = {epsilon}\nmethods = ["local"]\nquantum = 0\n'
-    path.write_text(text)
+    terms = {"methods": ["local"], "quantum": 0}
+    granted = {study: {"epsilon": epsilon} | terms for study, epsilon in grants.items()}
+    study_files.write_policy(path, granted, lifetime_epsilon=lifetime)
+    path.write_text(path.read_text().replace("Infinity", "inf"))  # as TOML has it
 
 
 def greeting(**others: object) -> dict[str, object]:
@@ -222,26 +211,19 @@ def test_a_study_that_plans_cheaper_releases_than_granted_is_declined(policy: Pa
     site.close()
 
 
-def test_a_file_with_a_stray_quote_is_refused_and_only_the_holders_console_says_so(policy: Path, capsys):
-    pytest.importorskip("nvflare", reason="the network needs NVIDIA FLARE: pip install 'hedgerow[network]'")
-    from hedgerow.transport.flare.executor import HolderExecutor
+def test_a_file_with_a_stray_quote_is_refused_and_only_the_holders_console_says_so(site: Path, capsys):
+    from hedgerow.transport.site_process import CannotStart, run, show
 
-    rows, kit = policy.parent / "rows.csv", policy.parent / "kit"
-    rows.write_text(rows.read_text() + '"Ada Lovelace\n')
-    (kit / "local").mkdir(parents=True)
-    for name in ("hedgerow.toml", "rows.csv", "schema.toml"):
-        (policy.parent / name).rename(kit / "local" / name)
-    context, executor = MagicMock(), HolderExecutor()
-    context.get_engine().get_workspace().get_root_dir.return_value = str(kit / "run")
-    executor.handle_event("_start_run", context)
+    show(site)
+    (site / "rows.csv").write_text((site / "rows.csv").read_text() + '"Ada Lovelace\n')
+    capsys.readouterr()
+    with pytest.raises(CannotStart) as error:  # before it has called the coordinator
+        run(site)
+    why = "row 301 below the first line begins a value with a quote and does not end it"
+    assert why in str(error.value)
     console = capsys.readouterr().out
-    assert "row 301 below the first line begins a value with a quote and does not end it" in console
+    assert f"this site does not run: {error.value}" in console
     assert "Lovelace" not in console
-    told = executor._hello("", greeting(), context)
-    assert told["refusal"] == NOT_HERE
-    request = to_bytes(Request("malaria", "q0", None, CountRows(np.array([0]), [Fraction(1, 4)])))
-    told = executor._ask("", {"request": request}, context)
-    assert from_bytes(told["answer"]).reason == NOT_HERE
 
 
 def test_values_with_line_breaks_are_read_where_the_policy_says_so(policy: Path):
@@ -278,6 +260,8 @@ def test_a_site_that_ran_out_of_memory_goes_on_from_its_journal(policy: Path, mo
         patched.setattr("hedgerow.holder.counts.GroupedRows.split", full)
         with pytest.raises(MemoryError):
             ask(site, "q0", growth=growth)
+        asked = Request("malaria", "q0", growth, CountRows(np.array([0]), [Fraction(1, 4)]))
+        assert from_bytes(site.reply(request_frame(to_bytes(asked)))).reason == NOT_HERE
     assert isinstance(ask(site, "q0", growth=growth), Answer)
     assert "spent 0.25." in account(policy, "malaria")
 
@@ -300,58 +284,46 @@ def test_a_foreign_error_is_told_without_its_text():
 # ---- What the holder sees of it -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def kit(policy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A holder's kit with this policy, and a certificate that nobody asks for."""
-    local = policy.parent / "local"
-    local.mkdir()
-    for name in ("hedgerow.toml", "rows.csv", "schema.toml"):
-        (policy.parent / name).rename(local / name)
-    monkeypatch.setattr(
-        "hedgerow.transport.flare.certificates.check_certificate", lambda _: datetime(2099, 1, 1, tzinfo=UTC)
-    )
-    return policy.parent
-
-
 def command(*words: object) -> Result:
-    words = ("network", "site", *words)
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    return CliRunner().invoke(app, ["site", *(str(word) for word in words)], catch_exceptions=False)
 
 
-def written(kit: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() if path.is_file() else b"" for path in kit.rglob("*")}
+def written(site: Path) -> dict[Path, bytes]:
+    """All that is in a site's folder, but for the note that its policy was shown."""
+    paths = [path for path in site.rglob("*") if path.name != "policy.shown"]
+    return {path: path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
-def lose_the_rows(local: Path) -> None:
-    (local / "rows.csv").unlink()
+def lose_the_rows(folder: Path) -> None:
+    (folder / "rows.csv").unlink()
 
 
-def change_the_rows(local: Path) -> None:
-    text = (local / "rows.csv").read_text()
-    (local / "rows.csv").write_text(text + text.splitlines()[-1] + "\n")
+def change_the_rows(folder: Path) -> None:
+    text = (folder / "rows.csv").read_text()
+    (folder / "rows.csv").write_text(text + text.splitlines()[-1] + "\n")
 
 
-def edit_the_grant(local: Path) -> None:
-    write_policy(local / "hedgerow.toml", {"malaria": 0.5})
+def edit_the_grant(folder: Path) -> None:
+    write_policy(folder / "hedgerow.toml", {"malaria": 0.5})
 
 
-def withdraw_the_grant(local: Path) -> None:
-    write_policy(local / "hedgerow.toml", {})
+def withdraw_the_grant(folder: Path) -> None:
+    write_policy(folder / "hedgerow.toml", {})
 
 
-def misspell_a_grant(local: Path) -> None:
-    with (local / "hedgerow.toml").open("a") as file:
+def misspell_a_grant(folder: Path) -> None:
+    with (folder / "hedgerow.toml").open("a") as file:
         file.write('neighbors = "replace"\n')
 
 
-def change_the_schema(local: Path) -> None:
+def change_the_schema(folder: Path) -> None:
     Schema([Categorical("sex", ["f", "m"])], label="malaria", classes=["no", "yes"]).save(
-        local / "schema.toml"
+        folder / "schema.toml"
     )
 
 
-def lose_the_schema(local: Path) -> None:
-    (local / "schema.toml").unlink()
+def lose_the_schema(folder: Path) -> None:
+    (folder / "schema.toml").unlink()
 
 
 @pytest.mark.parametrize(
@@ -367,66 +339,67 @@ def lose_the_schema(local: Path) -> None:
         lose_the_schema,
     ],
 )
-def test_the_account_is_read_from_the_journal_whatever_has_changed_since(kit: Path, change):
-    local = kit / "local"
-    site = Site(local / "hedgerow.toml")
+def test_the_account_is_read_from_the_journal_whatever_has_changed_since(site: Path, change):
+    desk = Site(site / "hedgerow.toml")
     for i in range(2):
-        assert isinstance(ask(site, f"q{i}"), Answer)
-    change(local)
-    before = written(kit)
-    said = command("ledger", "malaria", kit)  # the study is open all the while
+        assert isinstance(ask(desk, f"q{i}"), Answer)
+    change(site)
+    before = written(site)
+    said = command("ledger", "malaria", site)  # the study is open all the while
     assert said.exit_code == 0, said.stderr
     assert said.stdout.splitlines()[0] == "Granted epsilon 1, spent 0.5."
     assert "number of rows (discrete Laplace), 2 releases, epsilon 0.25" in said.stdout
-    assert written(kit) == before
+    assert written(site) == before
 
 
-def test_looking_at_the_account_makes_nothing(kit: Path):
-    before = written(kit)
-    said = command("ledger", "malaria", kit)
+def test_looking_at_the_account_makes_nothing(site: Path):
+    before = written(site)
+    said = command("ledger", "malaria", site)
     assert said.exit_code == 0
-    assert f"There is no journal in {kit / 'local' / 'journal'} yet: nothing counts as spent." in said.stdout
-    assert written(kit) == before
-    site = Site(kit / "local" / "hedgerow.toml")
-    assert isinstance(ask(site, "q0"), Answer)
-    before = written(kit)
-    said = command("ledger", "dengue", kit)
+    assert f"There is no journal in {site / 'journal'} yet: nothing counts as spent." in said.stdout
+    assert written(site) == before
+    desk = Site(site / "hedgerow.toml")
+    assert isinstance(ask(desk, "q0"), Answer)
+    before = written(site)
+    said = command("ledger", "dengue", site)
     assert said.exit_code == 0
     assert "Nothing was asked in study 'dengue' yet; in others it was: malaria." in said.stdout
-    assert written(kit) == before
+    assert written(site) == before
 
 
-def test_the_check_says_what_is_left_and_makes_nothing(kit: Path):
-    before = written(kit)
-    said = command("check", kit)
+def test_the_check_says_what_is_left_and_makes_nothing(site: Path):
+    before = written(site)
+    said = command("check", site)
     assert said.exit_code == 0
-    journal = kit / "local" / "journal"
+    journal = site / "journal"
     assert f"There is no journal in {journal} yet: nothing counts as spent." in said.stdout
     assert "Of epsilon 2 for all studies together, 2 is left." in said.stdout
     assert "WOULD BE DECLINED" not in said.stdout
-    assert written(kit) == before
-    site = Site(kit / "local" / "hedgerow.toml")
-    assert isinstance(ask(site, "q0"), Answer)
-    said = command("check", kit)
+    assert written(site) == before
+    desk = Site(site / "hedgerow.toml")
+    assert isinstance(ask(desk, "q0"), Answer)
+    said = command("check", site)
     assert said.exit_code == 0
     assert f"Journal: {journal}" in said.stdout
     assert "Study 'malaria' has spent epsilon 0.25 so far." in said.stdout
     assert "Of epsilon 2 for all studies together, 1.75 is left." in said.stdout
     assert "300 rows" in said.stdout
     assert "The journal can be written." in said.stdout
-    assert "good until 2099-01-01" in said.stdout
+    assert re.search(
+        r"The certificate of this site is good until 20\d\d-\d\d-\d\d; it calls localhost\.", said.stdout
+    )
     assert "WOULD BE DECLINED" not in said.stdout
 
 
-def test_the_check_names_the_studies_that_would_be_declined_as_a_greeting_would(kit: Path):
-    path = kit / "local" / "hedgerow.toml"
+def test_the_check_names_the_studies_that_would_be_declined_as_a_greeting_would(site: Path):
+    path = site / "hedgerow.toml"
     write_policy(path, {"malaria": 1.5})
-    site = Site(path)
-    assert isinstance(ask(site, "q0", Fraction(1)), Answer)
-    site.close()
+    desk = Site(path)
+    assert isinstance(ask(desk, "q0", Fraction(1)), Answer)
+    desk.close()
     grants = {"malaria": 1.25, "dengue": 1.5, "measles": 1.0}
     write_policy(path, grants)
-    said = command("check", kit)
+    said = command("check", site)
     assert said.exit_code == 0
     declined = [line for line in said.stdout.splitlines() if line.startswith("WOULD BE DECLINED: ")]
     assert [line.removeprefix("WOULD BE DECLINED: ") for line in declined] == [
@@ -447,30 +420,30 @@ def why_declined(path: Path, study: str, epsilon: Fraction) -> str:
     return str(error.value)
 
 
-def test_the_check_says_that_the_rows_have_changed(kit: Path):
-    site = Site(kit / "local" / "hedgerow.toml")
-    assert isinstance(ask(site, "q0"), Answer)
-    site.close()
-    change_the_rows(kit / "local")
-    said = command("check", kit)
+def test_the_check_says_that_the_rows_have_changed(site: Path):
+    desk = Site(site / "hedgerow.toml")
+    assert isinstance(ask(desk, "q0"), Answer)
+    desk.close()
+    change_the_rows(site)
+    said = command("check", site)
     assert said.exit_code == 0
     assert "WOULD BE DECLINED: study 'malaria' was begun with other rows than now" in said.stdout
 
 
-def test_a_lifetime_that_was_lowered_has_nothing_left(kit: Path):
-    path = kit / "local" / "hedgerow.toml"
-    site = Site(path)
-    assert isinstance(ask(site, "q0", Fraction(1)), Answer)
-    site.close()
+def test_a_lifetime_that_was_lowered_has_nothing_left(site: Path):
+    path = site / "hedgerow.toml"
+    desk = Site(path)
+    assert isinstance(ask(desk, "q0", Fraction(1)), Answer)
+    desk.close()
     write_policy(path, {"malaria": 1.0}, lifetime=0.5)
-    said = command("check", kit)
+    said = command("check", site)
     assert "Of epsilon 0.5 for all studies together, 0 is left." in said.stdout
     assert "WOULD BE DECLINED: study 'malaria' means to spend epsilon 1;" in said.stdout
 
 
-def test_a_lifetime_without_end_is_said_to_be_one(kit: Path):
-    write_policy(kit / "local" / "hedgerow.toml", {"malaria": 1.0}, lifetime=float("inf"))
-    said = command("check", kit)
+def test_a_lifetime_without_end_is_said_to_be_one(site: Path):
+    write_policy(site / "hedgerow.toml", {"malaria": 1.0}, lifetime=float("inf"))
+    said = command("check", site)
     assert said.exit_code == 0
     assert (
         "There is no limit to what all studies together may ever spend (lifetime_epsilon = inf)."
@@ -481,34 +454,34 @@ def test_a_lifetime_without_end_is_said_to_be_one(kit: Path):
 
 
 @pytest.mark.parametrize("where", ["rows.csv", "rows.csv/journal", "/proc/journal", "x" * 300])
-def test_a_journal_that_cannot_be_kept_is_told_in_one_sentence(kit: Path, where: str):
-    path = kit / "local" / "hedgerow.toml"
+def test_a_journal_that_cannot_be_kept_is_told_in_one_sentence(site: Path, where: str):
+    path = site / "hedgerow.toml"
     path.write_text(path.read_text().replace('journal = "journal"', f'journal = "{where}"'))
-    before = written(kit)
-    said = command("check", kit)
+    before = written(site)
+    said = command("check", site)
     assert said.exit_code == 1
     [sentence] = said.stderr.splitlines()
     assert sentence.startswith(f"no journal can be kept in {path.parent / where} (")
     assert sentence.endswith("let `journal` in hedgerow.toml name a folder that this user may write to.")
     with pytest.raises(InvalidPolicy, match="no journal can be kept"):
         Site(path)
-    assert written(kit) == before
+    assert written(site) == before
 
 
-def test_a_link_to_nowhere_is_no_journal(kit: Path):
-    (kit / "local" / "journal").symlink_to(kit / "nowhere")
+def test_a_link_to_nowhere_is_no_journal(site: Path):
+    (site / "journal").symlink_to(site / "nowhere")
     with pytest.raises(InvalidPolicy, match="no journal can be kept"):
-        Site(kit / "local" / "hedgerow.toml").greet(greeting())
+        Site(site / "hedgerow.toml").greet(greeting())
 
 
-def test_the_journal_is_the_holders_own(kit: Path):
+def test_the_journal_is_the_holders_own(site: Path):
     usual = os.umask(0o022)
     try:
-        site = Site(kit / "local" / "hedgerow.toml")
-        assert isinstance(ask(site, "q0"), Answer)
+        desk = Site(site / "hedgerow.toml")
+        assert isinstance(ask(desk, "q0"), Answer)
     finally:
         os.umask(usual)
-    journal = kit / "local" / "journal"
+    journal = site / "journal"
     assert journal.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in journal.iterdir()} == {0o600}
 
@@ -519,28 +492,28 @@ def test_a_journal_that_vanishes_while_the_site_is_up_is_not_begun_anew(policy: 
     assert isinstance(ask(site, "q0"), Answer)
     (site.policy.journal / "studies.db").unlink()
     assert isinstance(ask(site, "q0", study="other"), Refusal)
-    assert isinstance(ask(Site(policy), "q0", study="other"), Refusal)  # nor by the next job
+    assert isinstance(ask(Site(policy), "q0", study="other"), Refusal)  # nor by the next process
 
 
-def test_an_older_journal_that_was_put_back_is_declined_and_the_check_says_so(kit: Path):
-    path = kit / "local" / "hedgerow.toml"
-    store = kit / "local" / "journal" / "studies.db"
+def test_an_older_journal_that_was_put_back_is_declined_and_the_check_says_so(site: Path):
+    path = site / "hedgerow.toml"
+    store = site / "journal" / "studies.db"
     for name in ("q0", "q1"):
-        site = Site(path)
-        assert isinstance(ask(site, name), Answer)
-        site.close()
+        desk = Site(path)
+        assert isinstance(ask(desk, name), Answer)
+        desk.close()
         if name == "q0":
             older = store.read_bytes()
     store.write_bytes(older)
     with pytest.raises(HedgerowError, match="is older than its counter"):
         Site(path).greet(greeting())
-    before = written(kit)
-    said = command("check", kit)
+    before = written(site)
+    said = command("check", site)
     assert said.exit_code == 0
     assert "EVERY STUDY WOULD BE DECLINED: the journal" in said.stdout
     assert "Put the newest journal back." in said.stdout
-    assert "Granted epsilon 1, spent 0.25." in command("ledger", "malaria", kit).stdout
-    assert written(kit) == before
+    assert "Granted epsilon 1, spent 0.25." in command("ledger", "malaria", site).stdout
+    assert written(site) == before
 
 
 def test_a_counter_that_is_missing_is_told_on_the_console_once(policy: Path, capsys):
@@ -557,37 +530,20 @@ def test_a_counter_that_is_missing_is_told_on_the_console_once(policy: Path, cap
             counter.unlink()
 
 
-def test_a_counter_that_cannot_be_kept_is_told_before_a_study_begins(kit: Path):
-    path = kit / "local" / "hedgerow.toml"
+def test_a_counter_that_cannot_be_kept_is_told_before_a_study_begins(site: Path):
+    path = site / "hedgerow.toml"
     path.write_text('counter = "rows.csv"\n' + path.read_text())
-    said = command("check", kit)
+    said = command("check", site)
     assert said.exit_code == 1
     [sentence] = said.stderr.splitlines()
     assert sentence.startswith("what was spent cannot be counted a second time in")
     path.write_text(path.read_text().replace('counter = "rows.csv"', "counter = 3"))
-    assert "say counter, the folder of the counter, or leave it out." in command("check", kit).stderr
+    assert "say counter, the folder of the counter, or leave it out." in command("check", site).stderr
 
 
-def test_a_journal_that_others_may_write_is_declined(kit: Path):
-    path = kit / "local" / "hedgerow.toml"
-    (kit / "local" / "journal").mkdir()
-    (kit / "local" / "journal").chmod(0o777)
+def test_a_journal_that_others_may_write_is_declined(site: Path):
+    path = site / "hedgerow.toml"
+    (site / "journal").mkdir()
+    (site / "journal").chmod(0o777)
     with pytest.raises(HedgerowError, match="may be written by other users"):
         Site(path).greet(greeting())
-
-
-@pytest.mark.parametrize("name", ["console.log", "hedgerow.pid"])
-def test_a_link_in_a_kit_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
-    kit, ran = tmp_path / "kit", tmp_path / "ran"
-    for folder in ("run", "startup"):
-        (kit / folder).mkdir(parents=True)
-    script = kit / "startup" / "sub_start.sh"  # a server's: a holder's old number is removed before
-    script.write_text(f"#!/bin/sh\ntouch '{ran}'\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(processes, "settle", lambda kit: None)
-    (kit / "patients.csv").write_text("age\n80\n")
-    (kit / name).symlink_to("patients.csv")
-    with pytest.raises(OSError, match="symbolic links"):
-        processes.start(kit)
-    assert (kit / "patients.csv").read_text() == "age\n80\n"
-    assert not ran.exists()  # or nobody would know which process to stop
