@@ -6,6 +6,7 @@ import csv
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -100,9 +101,9 @@ class Federation:
         path.write_text(f"{toml(lines)}[[grants]]\n{toml(granted)}", encoding="utf-8")
         (path.parent / site_process.SHOWN).write_text(site_process._mark(Policy.load(path)))
 
-    def start(self, *holders: str) -> None:
+    def start(self, *holders: str, environment: dict[str, str] | None = None) -> None:
         for holder in holders or self.study.holders:
-            process = self.fork.Process(target=serve, args=(self.site(holder),))
+            process = self.fork.Process(target=serve, args=(self.site(holder), environment or {}))
             process.start()
             self.processes[holder] = process
 
@@ -178,10 +179,14 @@ class Federation:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, environment: dict[str, str]) -> None:
     """What `hedgerow site start --seeded` starts."""
     from hedgerow.transport import site_process
 
+    os.environ |= environment
+    if (limit := environment.get("LARGEST_FILE")) is not None:  # as on a full disk
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator
     sys.argv = ["site", str(folder), "--seeded"]
     site_process.main()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import threading
+import time
+from typing import Self
 
 import pytest
 
@@ -141,3 +145,76 @@ def test_a_stopped_site_process_goes_on_where_it_was(federation):
     process.join(60)
     assert process.exitcode == 0, one.said_beside()
     assert learned(one.written("tree")) == learned(one.reference())
+
+
+def test_a_site_behind_an_http_proxy(federation):
+    """The proxy is asked for the coordinator by name, and sees TLS."""
+    one = federation(start=False, method="local", max_splits=4)
+    with Proxy() as proxy:
+        one.start("lake", environment={"https_proxy": f"http://127.0.0.1:{proxy.port}"})
+        one.start("city", "hill")
+        assert learned(one.learn().tree) == learned(one.reference())
+    assert proxy.asked == [f"CONNECT localhost:{one.study.port} HTTP/1.1"]
+    assert proxy.first[:2] == b"\x16\x03"
+
+
+class Proxy:
+    """Carries one connection after CONNECT."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.asked: list[str] = []
+        self.first = b""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def _serve(self) -> None:
+        inner, _ = self._listening.accept()
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += inner.recv(1000)
+        self.asked.append(head.split(b"\r\n")[0].decode())
+        host, port = self.asked[0].split()[1].split(":")
+        while True:
+            try:
+                outer = socket.create_connection((host, int(port)))
+                break
+            except OSError:  # the coordinator is not up yet
+                time.sleep(0.05)
+        inner.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        threading.Thread(target=carry, args=(outer, inner), daemon=True).start()
+        self.first = inner.recv(1000)
+        outer.sendall(self.first)
+        carry(inner, outer)
+
+
+def carry(source: socket.socket, target: socket.socket) -> None:
+    while data := source.recv(65536):
+        target.sendall(data)
+    target.close()
+
+
+@pytest.mark.parametrize("room", [6_000, 20_000, 30_000])
+def test_a_holder_whose_disk_is_full_gives_no_answer_and_goes_on_when_there_is_room(federation, room: int):
+    """What cannot be written down is not released; the study waits, and nothing is charged twice."""
+    one = federation(start=False, method="local", max_splits=8, when_a_holder_is_lost="abort")
+    one.start("lake", "hill")
+    one.start("city", environment={"LARGEST_FILE": str(room)})
+    process = one.learn_beside()
+    process.join(60)
+    assert process.exitcode == 1, one.said_beside()
+    assert "city" in one.said_beside()
+    one.kill("city")
+    one.start("city")
+    process = one.learn_beside()
+    process.join(60)
+    assert process.exitcode == 0, one.said_beside()
+    assert learned(one.written("tree")) == learned(one.reference())
+    names = [identifier for identifier, _, _ in one.journal("city")]
+    assert len(names) == len(set(names))
