@@ -12,6 +12,8 @@ PRICES = "tests/holder/test_several_prices.py"
 COUNTING = f"{PRICES}::test_the_noise_of_each_nodes_counts_has_the_scale_of_their_price"
 CLOCK = "tests/holder/test_clock.py"
 DESK = "tests/holder/test_desk.py"
+KEYS, PROCESS = "tests/transport/test_keys.py", "tests/transport/test_site_process.py"
+REMOTE = "tests/transport/test_remote.py"
 SITE = "tests/transport/test_site.py"
 STORE = "tests/holder/test_store.py"
 MESSAGES = "tests/test_messages.py"
@@ -41,6 +43,10 @@ def keys(old: str, new: str, harm: str, *tests: str, survives: str | None = None
 
 def desk(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
     return Mutant("holder/desk.py", old, new, harm, tests or (DESK,), survives)
+
+
+def certificates(old: str, new: str, harm: str) -> Mutant:
+    return Mutant("transport/keys.py", old, new, harm, (KEYS,))
 
 
 def store(old: str, new: str, harm: str, *tests: str, survives: str | None = None) -> Mutant:
@@ -864,6 +870,75 @@ SITES = [
         'parse_epsilon(greeting.get("least_price"))) < 0:',
         "a study begins that will be refused when it has spent something",
         (SITE,),
+    ),
+    # ---- Who is let in, and what a site starts with
+    certificates(
+        "        if found.serial_number in revoked:", "        if False:", "a revoked site is let in"
+    ),
+    certificates(
+        "        if issued.get(found.serial_number) != (holder, key):",
+        "        if False:",
+        "a certificate that was never issued lets a stranger in",
+    ),
+    certificates(
+        "        if stamp != self._stamp():",
+        "        if False:",
+        "a revocation does not count in a study that runs",
+    ),
+    certificates(
+        "            found.verify_directly_issued_by(self._authority)",
+        "            pass",
+        "any authority will do",
+    ),
+    certificates(
+        "        if study != self._study or holder not in self._holders:",
+        "        if holder not in self._holders:",
+        "a certificate of another study is let in",
+    ),
+    certificates(
+        "        if any(entry.key == key and entry.serial in revoked for entry in issued):",
+        "        if False:",
+        "a revoked key is signed again",
+    ),
+    certificates(
+        "    if not replace and os.path.lexists(path) and (pinned := _read_certificate(path, PIN)) != found:",
+        "    if False:",
+        "another coordinator takes the pinned one's place without a word",
+    ),
+    Mutant(
+        "transport/site_process.py",
+        "    if unprotected and not seeded:",
+        "    if False:",
+        "a site starts with noise that can be taken off again",
+        (PROCESS,),
+    ),
+    Mutant(
+        "transport/site_process.py",
+        '    if not path.is_file() or path.read_text(encoding="utf-8") != _mark(policy):',
+        "    if not path.is_file():",
+        "a site starts with a policy that its owner has not seen",
+        (PROCESS,),
+    ),
+    Mutant(
+        "transport/site_process.py",
+        'f"{policy!r}{policy.schema.hash}"',
+        'f"{policy.schema.hash}"',
+        "what is granted may change unseen",
+        (PROCESS,),
+    ),
+    Mutant(
+        "transport/remote.py",
+        "        if values.shape != shape_of(request.query, schema):",
+        "        if False:",
+        "a tree is grown from an answer to something else",
+        (REMOTE,),
+    ),
+    Mutant(
+        "transport/console_log.py",
+        "hedgerow: {printable(text)}",
+        "hedgerow: {text}",
+        "a coordinator writes lines of its own into a holder's log",
+        ("tests/transport/test_console_log.py",),
     ),
     # ---- Whose files they are, and what was counted a second time
     store(

@@ -216,7 +216,7 @@ def pin(folder: Path, certificate: bytes, *, replace: bool = False) -> str:
     if not replace and os.path.lexists(path) and (pinned := _read_certificate(path, PIN)) != found:
         raise InvalidKeys(
             f"another certificate is pinned: {fingerprint(_pem(pinned))}. Ask the coordinator by telephone "
-            f"whether it has a new one: {fingerprint(certificate)}. If so: hedgerow site pin --replace"
+            f"whether it has a new one: {fingerprint(certificate)}. If so: hedgerow site enroll --replace"
         )
     _write(path, _pem(found))
     return fingerprint(certificate)
