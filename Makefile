@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo network-demo test test-network test-flare audit mutants check bench bench-network accuracy accuracy-holders format clean
+.PHONY: demo network-demo test test-network test-flare soak audit mutants check bench bench-network accuracy accuracy-holders format clean
 
 demo: $(VENV)/.core
 	$(BIN)/hedgerow demo
@@ -22,6 +22,10 @@ test-network: $(VENV)/.test $(VENV)/.network
 # The adapter for federations that run NVIDIA FLARE, with real FLARE processes; a minute.
 test-flare: $(VENV)/.test $(VENV)/.network $(VENV)/.flare
 	$(BIN)/python -m pytest tests/network/test_flare_adapter.py -m network
+
+# A million requests with bytes changed, at a site; ten minutes.
+soak: $(VENV)/.test
+	HEDGEROW_MUTATED=1000000 $(BIN)/python -m pytest tests/transport/test_mutated_messages.py
 
 # Attack every mechanism, and twins that cost twice their claim; an hour, on all cores. Ends with 1 if it finds a leak.
 audit: $(VENV)/.test

@@ -30,11 +30,11 @@ from hedgerow.transport.grpc_tls import (
     read_number,
 )
 from hedgerow.transport.keys import CertificateVerifier, InvalidKeys
+from hedgerow.transport.learning import planned_method
 from hedgerow.transport.study import Study
 
 NOT_ADMITTED = "not admitted"  # all that a stranger hears
 OUT_OF_ORDER = "out of order"
-MOST_NODES_OF_A_ROUND = 2**13
 
 
 class CannotListen(HedgerowError):
@@ -217,8 +217,8 @@ def most_reply(study: Study) -> int:
     of_a_node = {
         "noisy_counts": 2 * len(schema.splits) * schema.n_classes,
         "noisy_columns": int(schema.bin_start[-1]) * schema.n_classes,
-    }.get(study.method, 3 + 4 * schema.n_classes)
-    n_nodes = min(2 * study.max_splits + 1, MOST_NODES_OF_A_ROUND)
+    }.get(planned_method(study), 3 + 4 * schema.n_classes)
+    n_nodes = 2 * study.max_splits + 1
     return min(2**16 + 16 * n_nodes * of_a_node, MOST_BYTES) + NUMBER.size
 
 
