@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Self
 
 import pytest
@@ -195,8 +196,9 @@ class Proxy:
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
-    while data := source.recv(65536):
-        target.sendall(data)
+    with suppress(OSError):  # either end may be gone
+        while data := source.recv(65536):
+            target.sendall(data)
     target.close()
 
 
