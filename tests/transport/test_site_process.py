@@ -292,17 +292,16 @@ def test_a_folder_that_others_may_write_is_no_site(site: Path, capsys: pytest.Ca
 # ---- The commands ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", ["site", "network"])
-def test_stop_and_status_say_that_nothing_runs(site: Path, monkeypatch: pytest.MonkeyPatch, group: str):
+def test_stop_and_status_say_that_nothing_runs(site: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(site)  # the folder need not be named
     for word, said, code in (("status", "not running\n", 1), ("stop", "it was not running\n", 0)):
-        result = CliRunner().invoke(app, [group, word], catch_exceptions=False)
+        result = CliRunner().invoke(app, ["site", word], catch_exceptions=False)
         assert (result.stdout, result.exit_code) == (said, code)
     with site_process._locked(site):
-        result = CliRunner().invoke(app, [group, "status"], catch_exceptions=False)
+        result = CliRunner().invoke(app, ["site", "status"], catch_exceptions=False)
         assert (result.stdout, result.exit_code) == (f"running as process {os.getpid()}\n", 0)
         CliRunner().invoke(app, ["site", "check"], catch_exceptions=False)
-        result = CliRunner().invoke(app, [group, "start"], catch_exceptions=False)
+        result = CliRunner().invoke(app, ["site", "start"], catch_exceptions=False)
         assert (result.stderr, result.exit_code) == (
             f"site runs already, as process {os.getpid()}.\n",
             1,

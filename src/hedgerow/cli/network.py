@@ -14,7 +14,6 @@ from hedgerow.cli.console import say
 
 app = typer.Typer(help="Learn a tree between real data holders: the coordinator.", no_args_is_help=True)
 site_app = typer.Typer(help="Take part in a study with one's own rows: a holder.", no_args_is_help=True)
-app.add_typer(site_app, name="site")
 
 StudyFile = Annotated[Path, typer.Argument(help="The study, as all parties have agreed on it (TOML).")]
 SiteFolder = Annotated[Path, typer.Argument(help="The site's folder.")]
@@ -211,7 +210,6 @@ def run(site: SiteFolder = Path(), seeded: Seeded = False) -> None:
     serve(site, seeded=seeded)
 
 
-@app.command()
 @site_app.command()
 def start(site: SiteFolder = Path(), seeded: Seeded = False) -> None:
     """Start a site in the background; what it says goes to console.log in its folder."""
@@ -221,7 +219,6 @@ def start(site: SiteFolder = Path(), seeded: Seeded = False) -> None:
     say(f"started process {number}; it writes to {site / site_process.CONSOLE}")
 
 
-@app.command()
 @site_app.command()
 def stop(site: SiteFolder = Path()) -> None:
     """Stop a site; a study that was under way can be resumed."""
@@ -230,7 +227,6 @@ def stop(site: SiteFolder = Path()) -> None:
     say("stopped" if site_process.stop(site) else "it was not running")
 
 
-@app.command()
 @site_app.command()
 def status(site: SiteFolder = Path()) -> None:
     """Is the site up? Exits with 1 if not."""
