@@ -187,6 +187,16 @@ def test_a_study_spends_no_more_than_is_there():
     assert "6000" not in text  # the exact number of rows is nobody's business
 
 
+@pytest.mark.parametrize("n_holders", [4, 16])
+def test_a_study_takes_few_more_rounds_than_its_tree_is_deep(n_holders):
+    """A fork decides two levels in two rounds, whatever other nodes of its wave do."""
+    codes, labels = rows(20_000)
+    dealt = np.array_split(np.arange(20_000), n_holders)
+    model = SimulatedTree(schema=SCHEMA, epsilon=16.0, noise_seed=1).fit_codes(codes, labels, dealt)
+    assert model.tree_.n_splits > 100
+    assert model.traffic_.rounds <= 1.7 * model.tree_.depth + 2, (model.traffic_.rounds, model.tree_.depth)
+
+
 def test_sums_leave_noise_of_small_holders_out():
     """One holder with 1,000 rows and 50 with 2: their noise alone is more than all they have."""
     counts = np.array([[[600.0, 400.0], *[[1.0, 1.0]] * 50]])

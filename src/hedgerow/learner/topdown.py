@@ -134,15 +134,35 @@ def top_down(
     """
     evaluate(np.array([ROOT]))
     while True:
-        known = growth.nodes
-        gain, child = known["gain"].copy(), known["child"].copy()  # nearer to each other than the records are
-        chosen = _best_first(gain, known["wanted"], known["depth"], known["parent"], child, max_splits)
-        wave = chosen[child[chosen] == NONE]
+        chosen = _chosen(growth, max_splits)
+        wave = chosen[growth.nodes["child"][chosen] == NONE]
         if not len(wave):
-            known["is_split"][chosen] = True
+            growth.nodes["is_split"][chosen] = True
             return
         wave = wave[: at_once(max_splits - len(chosen) + len(wave))]
-        evaluate(open_children(wave).ravel())
+        evaluate(_open(growth, open_children, wave, max_splits))
+
+
+def _open(
+    growth: Growth, open_children: Callable[[IntArray], IntArray], wave: IntArray, max_splits: int
+) -> IntArray:
+    """Open a wave, and at once those of its children whose splits came with their parents': nothing need be asked."""
+    opened = [open_children(wave).ravel()]
+    while (growth.nodes["split"][opened[-1]] != NONE).any():
+        best = _chosen(growth, max_splits)
+        decided = np.intersect1d(best[growth.nodes["child"][best] == NONE], opened[-1])
+        if not len(decided):
+            break
+        opened.append(open_children(decided).ravel())
+    return np.concatenate(opened)
+
+
+def _chosen(growth: Growth, max_splits: int) -> IntArray:
+    """The nodes that would be split if nothing more became known, best first."""
+    known = growth.nodes
+    gain, child = known["gain"].copy(), known["child"].copy()  # nearer to each other than the records are
+    best: IntArray = _best_first(gain, known["wanted"], known["depth"], known["parent"], child, max_splits)
+    return best
 
 
 @compiled
