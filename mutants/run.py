@@ -167,12 +167,13 @@ def run_tests(tree: Path, tests: list[str], log: Path) -> None:
 
 
 def named() -> dict[str, Mutant]:
-    """The catalogue: each mutant by its file and its number among those of the file."""
+    """The catalogue: each mutant by its file's name and its number among those of files of this name."""
     names: dict[str, Mutant] = {}
     numbers: dict[str, int] = {}
     for mutant in CATALOGUE:
-        numbers[mutant.file] = numbers.get(mutant.file, 0) + 1
-        names[f"{Path(mutant.file).name}:{numbers[mutant.file]}"] = mutant
+        file = Path(mutant.file).name
+        numbers[file] = numbers.get(file, 0) + 1
+        names[f"{file}:{numbers[file]}"] = mutant
     return names
 
 
