@@ -140,7 +140,7 @@ def test_a_stopped_site_process_goes_on_where_it_was(federation):
     city = one.processes["city"].pid
     os.kill(city, signal.SIGSTOP)
     gate.open()
-    process.join(8)
+    process.join(4)
     assert process.is_alive()
     os.kill(city, signal.SIGCONT)
     process.join(60)

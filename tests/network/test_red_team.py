@@ -404,7 +404,7 @@ def test_a_coordinator_that_hangs_up_again_and_again_is_called_more_and_more_rar
     )
     one.start()
     try:
-        until(lambda: len(came) >= 5, 60)
+        until(lambda: len(came) >= 4, 60)
     finally:
         server.close()
     pauses = np.diff(came)
