@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 from hedgerow import Categorical, Schema
 from hedgerow.cli import app
 from hedgerow.errors import HedgerowError, InvalidStore
+from hedgerow.holder.clock import AnswerClock
 
 pytest.importorskip("cryptography", reason="sites need hedgerow[network]")
 
 from hedgerow.transport import site_process
-from hedgerow.transport.site import InvalidPolicy
+from hedgerow.transport.site import InvalidPolicy, Site
 from hedgerow.transport.site_process import (
     CannotStart,
     RunsAlready,
@@ -306,3 +307,46 @@ def test_stop_and_status_say_that_nothing_runs(site: Path, monkeypatch: pytest.M
             f"site runs already, as process {os.getpid()}.\n",
             1,
         )
+
+
+def test_the_first_call_is_held_back_because_reading_takes_as_long_as_there_are_rows(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from hedgerow.transport import site as module
+
+    held: list[tuple[float, float, int]] = []
+
+    class Clock(AnswerClock):
+        def hold_back(self, came: float, times: int = 1) -> None:
+            held.append((self.quantum, came, times))
+
+    monkeypatch.setattr(module, "AnswerClock", Clock)
+    path = site / "hedgerow.toml"
+    path.write_text(path.read_text().replace("quantum = 0", "quantum = 0.25"))
+    Site(path).hold_back(17.0)
+    assert held == [(0.25, 17.0, module.OPENING)]
+
+
+def test_a_site_is_held_back_before_it_calls(site: Path, monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+
+    class Caller:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def run(self) -> None:
+            done.append("called")
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr("hedgerow.transport.grpc_site.Caller", Caller)
+    monkeypatch.setattr(Site, "hold_back", lambda *_: done.append("held back"))
+    site_process.show(site)
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        site_process.run(site)
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+    assert done == ["held back", "called"]

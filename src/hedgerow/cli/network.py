@@ -36,10 +36,10 @@ def provision(
     """Make the coordinator's keys and the invitation for the holders, which holds nothing secret."""
     from hedgerow.transport import coordinator
 
-    print_of = coordinator.renew(study_file) if renew else coordinator.provision(study_file)
+    fingerprint = coordinator.renew(study_file) if renew else coordinator.provision(study_file)
     folder = study_file.resolve().parent
     say(f"Send every holder the folder {folder / coordinator.INVITATION}.")
-    say(f"The fingerprint of the coordinator's certificate, to be compared by telephone: {print_of}")
+    say(f"The fingerprint of the coordinator's certificate, to be compared by telephone: {fingerprint}")
     say(
         f"Keep {folder / coordinator.COORDINATOR} to yourself: it holds the keys, and the answers of the study."
     )
@@ -132,9 +132,9 @@ def enroll(
     """Make a private key, which never leaves this machine, and a request for a certificate."""
     from hedgerow.transport.site_setup import enroll as make_request
 
-    request, print_of = make_request(site, invitation, name, replace=replace)
+    request, fingerprint = make_request(site, invitation, name, replace=replace)
     say(
-        f"This site trusts the coordinator whose certificate has this fingerprint, and nobody else: {print_of}"
+        f"This site trusts the coordinator whose certificate has this fingerprint, and nobody else: {fingerprint}"
     )
     say("Compare it with the coordinator by telephone.")
     say(f"Send the coordinator {request}; when {name}.crt comes back: hedgerow site install {name}.crt")

@@ -1,4 +1,4 @@
-"""What one holder allows: `hedgerow.toml` in the site's own folder, and the desk behind it.
+"""What one holder allows: `hedgerow.toml` in the site's own folder, and the service behind it.
 
 Nothing here comes from the coordinator. What goes wrong is said on the holder's own console; the coordinator
 learns that the holder does not take part, never why. Knows no transport.
@@ -242,6 +242,11 @@ class Site:
         self._open: dict[str, tuple[StoredStudy, Desk]] = {}
         self._lock = threading.Lock()  # a transport may deliver frames on several threads
         self._waits = False  # for another process to close the study
+
+    def hold_back(self, began: float) -> None:
+        """Wait, so that when this site first calls does not tell how long its rows took to read."""
+        quanta = [grant.terms.quantum for grant in self.policy.grants.values()]
+        AnswerClock(max(quanta, default=QUANTUM)).hold_back(began, OPENING)
 
     def close(self) -> None:
         """Let another process serve the studies."""

@@ -131,7 +131,9 @@ def run(folder: Path, *, seeded: bool = False) -> None:
             check_shown(folder, seeded=seeded)
             keys = SiteKeys.load(folder / KEYS)
             port = proposal(folder).port
+            began = time.monotonic()
             site = Site(folder / POLICY_FILE)
+            site.hold_back(began)
             caller = Caller(keys, port, site.reply)
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, lambda *_: caller.stop())
